@@ -1,0 +1,48 @@
+# Two commands are enough: `make demo` and `make test`. Both install what they need into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check lint types bench bench-peers constraints clean help
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
+	@touch $@
+
+demo: $(STAMP) ## the main job in one go: a first exam, then two screens
+	$(BIN)/earshift demo
+
+test: $(STAMP) ## lint, types and all tests
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest
+
+check: lint types ## lint and types only
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP) ## speed, as ratios in one run (with the peers when bench-peers has built them)
+	$(BIN)/python benchmarks/bench.py
+
+bench-peers: $(STAMP) ## build the peers' own environment, then bench
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/pip install --quiet torch==2.13.0
+	.venv-peers/bin/pip install --quiet -r benchmarks/peers-requirements.txt
+	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python
+
+constraints: ## pin the versions of everything, without addresses
+	$(BIN)/python -m pip install --quiet uv
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --all-extras --no-emit-index-url \
+		--no-emit-find-links pyproject.toml -o constraints.txt
+
+clean:
+	rm -rf $(VENV) .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,44 @@
+"""earshift: has this ear's hearing shifted from its reference exam?
+
+The names below load when first used, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Tone": "stimulus",
+    "Trial": "stimulus",
+    "Domain": "stimulus",
+    "Axis": "stimulus",
+    "Limits": "stimulus",
+    "Audiogram": "stimulus",
+    "Norm": "norms",
+    "population_norm": "norms",
+    "Protocol": "change",
+    "Exam": "exam",
+    "Screen": "exam",
+    "Verdict": "exam",
+    "Listener": "listener",
+}
+
+__all__ = [*_HOMES, "__version__"]
+
+if TYPE_CHECKING:
+    from earshift.change import Protocol
+    from earshift.exam import Exam, Screen, Verdict
+    from earshift.listener import Listener
+    from earshift.norms import Norm, population_norm
+    from earshift.stimulus import Audiogram, Axis, Domain, Limits, Tone, Trial
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"earshift.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'earshift' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

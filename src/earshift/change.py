@@ -1,0 +1,343 @@
+"""The two hypotheses: nothing changed (M_f) or another field explains the new exam (M_g).
+
+Method.md, sections 4 and 5. Both condition on the reference field once and then run EP on the new
+tones only; `Assessment` holds what is left: the evidences and, for any tone, what each hypothesis
+expects. Every choice that the paper leaves open is a named setting of `Protocol`.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from earshift import ep, kernels
+from earshift.field import (
+    Answers,
+    Field,
+    add_p_heard,
+    evidence,
+    latent_grid,
+    log_posterior,
+    maximise,
+    moments_on_grid,
+)
+from earshift.norms import Hyperprior, hyperprior
+from earshift.stimulus import finite, whole
+
+Array = NDArray[np.float64]
+
+HESSIAN_STEP = 1e-3  # in the hyperprior's standard deviations
+EIGENVALUE_FLOOR = 0.1  # of the whitened Hessian; the hyperprior alone gives 1
+
+OPTIONS: dict[str, tuple[str, ...]] = {
+    "theta_g": ("per_rho", "shared", "fixed"),
+    "rho_weights": ("prior", "posterior"),
+    "evidence": ("plug_in", "laplace", "running"),
+    "hyperprior_g": ("population", "reference"),
+}
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """How the change test is computed and when it ends. See docs/method.md for each choice."""
+
+    name: str = "custom"
+    theta_g: str = "per_rho"  # one MAP per correlation, one for all, or not refitted
+    rho_weights: str = "posterior"  # of the correlations in M_g's prediction
+    evidence: str = "laplace"  # of M_g: plug-in MAP, Laplace over theta_g, running product
+    hyperprior_g: str = "population"  # centre of theta_g's hyperprior: population or theta_f
+    rho_points: int = 50
+    rho_low: float = -1.0
+    rho_high: float = 1.0
+    strategy: str = "differential"
+    bayes_factor: float = 100.0  # either way
+    prior_changed: float = 0.5
+    guess: float = 0.0
+    lapse: float = 0.0
+    max_tones: int = 30
+
+    def __post_init__(self) -> None:
+        for name, known in OPTIONS.items():
+            if getattr(self, name) not in known:
+                raise ValueError(
+                    f"protocol setting {name} must be one of {', '.join(known)}, "
+                    f"got {getattr(self, name)!r}"
+                )
+        whole(self.rho_points, "rho_points", 1)
+        whole(self.max_tones, "max_tones", 1)
+        low, high = finite(self.rho_low, "rho_low"), finite(self.rho_high, "rho_high")
+        if not -1.0 <= low <= high <= 1.0:
+            raise ValueError(
+                f"rho_low and rho_high must satisfy -1 <= low <= high <= 1, got {low}, {high}"
+            )
+        if not finite(self.bayes_factor, "bayes_factor") > 1.0:
+            raise ValueError(f"bayes_factor must be above 1, got {self.bayes_factor!r}")
+        if not 0.0 < finite(self.prior_changed, "prior_changed") < 1.0:
+            raise ValueError(
+                f"prior_changed must lie between 0 and 1, both excluded, got {self.prior_changed!r}"
+            )
+        ep.check_rates(self.guess, self.lapse)
+
+    @property
+    def rhos(self) -> Array:
+        return np.linspace(self.rho_low, self.rho_high, self.rho_points)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+PROTOCOLS: dict[str, Protocol] = {
+    "paper": Protocol(
+        name="paper",
+        theta_g="per_rho",
+        rho_weights="prior",
+        evidence="laplace",
+        hyperprior_g="population",
+    ),
+}
+
+
+def as_protocol(protocol: "str | Protocol | Mapping[str, Any]") -> Protocol:
+    """A Protocol from itself, a known name or a mapping of settings."""
+    if isinstance(protocol, Protocol):
+        return protocol
+    if isinstance(protocol, Mapping):
+        try:
+            return Protocol(**protocol)
+        except TypeError as error:
+            raise ValueError(f"unknown protocol setting: {error}") from None
+    if protocol not in PROTOCOLS:
+        raise ValueError(f"unknown protocol {protocol!r}; known: {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[protocol]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def laplace_term(u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+                 place, x, y, gauss_tau, guess, lapse, tau, nu):  # fmt: skip
+    """What integrating theta_g adds to the log evidence at its mode u: -|u|^2/2 - log|H|/2.
+
+    H is the whitened Hessian (the identity without data, so the term is 0 then), from central
+    differences of the analytic gradient. Returns also whether an eigenvalue had to be floored.
+    """
+    k = u.size
+    H = np.empty((k, k))
+    for p in range(k):
+        step = np.zeros(k)
+        step[p] = HESSIAN_STEP
+        _, up = log_posterior(
+            u + step, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+            place, x, y, gauss_tau, guess, lapse, tau, nu, ep.TOLERANCE,
+        )  # fmt: skip
+        _, down = log_posterior(
+            u - step, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+            place, x, y, gauss_tau, guess, lapse, tau, nu, ep.TOLERANCE,
+        )  # fmt: skip
+        H[p] = (down - up) / (2.0 * HESSIAN_STEP)
+    values = np.linalg.eigvalsh(0.5 * (H + H.T))
+    floored = False
+    log_det = 0.0
+    for value in values:
+        if not value > EIGENVALUE_FLOOR:
+            floored = True
+            value = EIGENVALUE_FLOOR
+        log_det += math.log(value)
+    return -0.5 * (u @ u) - 0.5 * log_det, floored
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fit_conjoint(refit, laplace, rhos, centre, chol, slope_mean, theta_f, b_f, G_f,
+                 gaps_ref, gaps, place, x, y, gauss_tau, guess, lapse):  # fmt: skip
+    """Fit M_g at every correlation. refit: 0 not at all, 1 one theta per rho, 2 one for all.
+
+    Returns theta (J, k), log evidence (J), EP's b (J, d) and G (J, d, d), whether all settled,
+    and whether a Laplace Hessian was floored.
+    """
+    n_rho, k, d, n = rhos.size, centre.size, gaps.shape[1] + 1, x.size
+    thetas = np.empty((n_rho, k))
+    log_Z = np.empty(n_rho)
+    bs = np.empty((n_rho, d))
+    Gs = np.empty((n_rho, d, d))
+    tau = np.zeros((n_rho, n))
+    nu = np.zeros((n_rho, n))
+    u = np.zeros(k)
+    H = np.eye(k)
+    settled = True
+    floored = False
+    term = 0.0
+    if refit == 2:
+        settled = maximise(
+            u, H, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+            place, x, y, gauss_tau, guess, lapse, tau, nu,
+        )  # fmt: skip
+        if laplace:
+            term, floored = laplace_term(
+                u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+                place, x, y, gauss_tau, guess, lapse, tau, nu,
+            )  # fmt: skip
+    for j in range(n_rho):
+        one = rhos[j : j + 1]
+        if refit == 1:
+            # The neighbour's mode and curvature are the starting point: still the trials alone.
+            if j > 0:
+                tau[j] = tau[j - 1]
+                nu[j] = nu[j - 1]
+            settled &= maximise(
+                u, H, one, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+                place, x, y, gauss_tau, guess, lapse, tau[j : j + 1], nu[j : j + 1],
+            )  # fmt: skip
+            if laplace:
+                term, low = laplace_term(
+                    u, one, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+                    place, x, y, gauss_tau, guess, lapse, tau[j : j + 1], nu[j : j + 1],
+                )  # fmt: skip
+                floored |= low
+        thetas[j] = centre + chol @ u
+        log_Z[j], _, bs[j], Gs[j], ok = evidence(
+            thetas[j], rhos[j], slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+            place, x, y, gauss_tau, guess, lapse, tau[j], nu[j], ep.TOLERANCE,
+        )  # fmt: skip
+        log_Z[j] += term
+        settled &= ok
+    return thetas, log_Z, bs, Gs, settled, floored
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def mixture_p_heard(weights, thetas, rhos, slope_mean, theta_f, b_f, G_f, gaps_ref_grid,
+                    gaps_ref_used, gaps_grid_used, bs, Gs, intensity, guess, lapse):  # fmt: skip
+    """P(heard) on the grid, averaged over the correlations."""
+    out = np.zeros((gaps_grid_used.shape[1], intensity.size))
+    for j in range(weights.size):
+        if weights[j] > 0.0:
+            mean, cov_w, var = latent_grid(
+                thetas[j], rhos[j], slope_mean, theta_f, b_f, G_f,
+                gaps_ref_grid, gaps_ref_used, gaps_grid_used, bs[j], Gs[j],
+            )  # fmt: skip
+            mu, s = moments_on_grid(mean, cov_w, var, intensity)
+            add_p_heard(mu, s, guess, lapse, weights[j], out)
+    return out
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One hypothesis about the new exam, fitted: a mixture over correlations (M_f has just one)."""
+
+    reference: Field
+    answers: Answers
+    rhos: Array
+    weights: Array  # in the prediction
+    thetas: Array
+    bs: Array
+    Gs: Array
+    log_evidence: float
+    converged: bool
+    floored: bool = False
+
+    def p_heard(self, places: Array, intensity: Array) -> Array:
+        """P(heard) on places x intensities, in model units."""
+        reference = self.reference
+        return mixture_p_heard(
+            self.weights, self.thetas, self.rhos, reference.slope_mean,
+            reference.theta, reference.b, reference.G,
+            kernels.squared_gaps(reference.places, places),
+            kernels.squared_gaps(reference.places, self.answers.places),
+            kernels.squared_gaps(places, self.answers.places),
+            self.bs, self.Gs, intensity, reference.guess, reference.lapse,
+        )  # fmt: skip
+
+    def latent_pair(self, component: int, places: Array) -> tuple[Array, Array]:
+        """Posterior of the old and the new latent vectors together, under one correlation.
+
+        Mean and covariance of (w, h) old followed by (w, h) new at the places.
+        """
+        old, used = self.reference, self.answers.places
+        theta, rho = self.thetas[component], self.rhos[component]
+        old_gaps = kernels.squared_gaps(old.places, places)
+        to_old = kernels.cross(old.theta, old.theta, old_gaps)
+        to_new = rho * kernels.cross(old.theta, theta, old_gaps)
+        to_used = rho * kernels.cross(
+            old.theta, theta, kernels.squared_gaps(old.places, used)
+        )
+        here = kernels.squared_gaps(places, places)
+        to_places = np.hstack([to_old, to_new])
+        prior = kernels.two_exams(old.theta, theta, rho, here)
+        d = places.shape[0] + 1
+        mean = np.concatenate([np.full(d, old.theta[0]), np.full(d, theta[0])])
+        mean[[0, d]] = old.slope_mean
+        mean = mean + to_places.T @ old.b
+        cov = prior - to_places.T @ old.G @ to_places
+        gaps_used = kernels.squared_gaps(places, used)
+        link = np.vstack(
+            [
+                rho * kernels.cross(old.theta, theta, gaps_used),
+                kernels.cross(theta, theta, gaps_used),
+            ]
+        ) - to_places.T @ old.G @ to_used
+        b, G = self.bs[component], self.Gs[component]
+        return mean + link @ b, cov - link @ G @ link.T
+
+
+def same(reference: Field, answers: Answers) -> Hypothesis:
+    """M_f: the new answers come from the reference field itself, its hyperparameters fixed."""
+    gaps_ref = kernels.squared_gaps(reference.places, answers.places)
+    gaps = kernels.squared_gaps(answers.places, answers.places)
+    n = answers.count
+    log_Z, _, b, G, ok = evidence(
+        reference.theta, 1.0, reference.slope_mean, reference.theta, reference.b, reference.G,
+        gaps_ref, gaps, answers.place, answers.intensity, answers.answer, answers.gauss_tau,
+        reference.guess, reference.lapse, np.zeros(n), np.zeros(n), ep.TOLERANCE,
+    )  # fmt: skip
+    return Hypothesis(
+        reference=reference,
+        answers=answers,
+        rhos=np.ones(1),
+        weights=np.ones(1),
+        thetas=reference.theta[None, :],
+        bs=b[None, :],
+        Gs=G[None, :, :],
+        log_evidence=float(log_Z),
+        converged=bool(ok),
+    )
+
+
+def conjoint(
+    reference: Field, answers: Answers, protocol: Protocol, prior: Hyperprior
+) -> Hypothesis:
+    """M_g: another field, correlated with the reference's by an unknown rho.
+
+    The evidence here is the quadrature over rho, plug-in or with Laplace's term; the running
+    product is a matter of the order of the trials and is kept by the screen.
+    """
+    if protocol.hyperprior_g == "reference":
+        prior = prior.centred_on(reference.theta[: len(prior.mean)])
+    centre, chol = prior.whitened(answers.places.shape[1])
+    rhos = protocol.rhos
+    n = answers.count
+    refit = 0 if n == 0 else {"fixed": 0, "per_rho": 1, "shared": 2}[protocol.theta_g]
+    thetas, log_Z, bs, Gs, settled, floored = fit_conjoint(
+        refit, protocol.evidence == "laplace" and refit > 0, rhos, centre, chol,
+        reference.slope_mean, reference.theta, reference.b, reference.G,
+        kernels.squared_gaps(reference.places, answers.places),
+        kernels.squared_gaps(answers.places, answers.places),
+        answers.place, answers.intensity, answers.answer, answers.gauss_tau,
+        reference.guess, reference.lapse,
+    )  # fmt: skip
+    top = log_Z.max()
+    mass = np.exp(log_Z - top)
+    log_evidence = float(top + np.log(mass.mean()))
+    uniform = np.full(rhos.size, 1.0 / rhos.size)
+    return Hypothesis(
+        reference=reference,
+        answers=answers,
+        rhos=rhos,
+        weights=uniform if protocol.rho_weights == "prior" else mass / mass.sum(),
+        thetas=thetas,
+        bs=bs,
+        Gs=Gs,
+        log_evidence=log_evidence,
+        converged=bool(settled),
+        floored=bool(floored),
+    )

@@ -1,0 +1,443 @@
+"""A psychometric field fitted to trials (method.md, sections 2 and 5).
+
+One piece of mathematics serves the first exam, the paper's M_f and its M_g: a field whose answers
+are explained by EP, optionally tied by a correlation rho to a reference field that was fitted
+before. Conditioning on the reference once leaves, for the new latent vector,
+
+    mean  c_g + rho C' b_f          covariance  K_g - rho^2 C' G_f C,
+
+with C the cross-covariance at rho = 1 and (b_f, G_f) what EP kept of the old exam. rho = 0 (or no
+reference) is a field on its own; rho = 1 with the reference's own theta is "nothing changed".
+
+Hyperparameters are MAP under a Gaussian hyperprior. The optimiser works in coordinates in which
+that hyperprior is a standard normal and starts at points fixed by the trials alone. It is written
+here because a call into a general optimiser costs more than the whole fit of a screen's step does.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from scipy.special import log_ndtr, ndtri_exp
+
+from earshift import ep, kernels
+from earshift.norms import Hyperprior, Norm, hyperprior
+from earshift.stimulus import Audiogram, Domain, Tone
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+SEARCH_TOLERANCE = 1e-6  # EP, while the hyperparameters are still moving
+GRADIENT_TOLERANCE = 1e-4  # in the hyperprior's standard deviations
+MAX_STEPS = 60
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Trials in model units: the distinct places, and for each answer its place and intensity."""
+
+    places: Array  # (F, P)
+    place: Ints  # (n,) index into places
+    intensity: Array  # (n,)
+    answer: Ints  # (n,) ep.HEARD, ep.MISSED or ep.GAUSSIAN
+    gauss_tau: Array  # (n,) precision of the Gaussian rows
+
+    @property
+    def count(self) -> int:
+        return int(self.answer.size)
+
+    @classmethod
+    def of(
+        cls,
+        places: Sequence[tuple[float, ...]],
+        intensities: Sequence[float],
+        answers: Sequence[int],
+        axes: int,
+        gauss_tau: Sequence[float] | None = None,
+    ) -> "Answers":
+        """Collect rows; equal places share one latent."""
+        rows = np.array(places, dtype=float).reshape(len(places), axes)
+        distinct, index = np.unique(rows, axis=0, return_inverse=True)
+        return cls(
+            places=distinct,
+            place=index.reshape(-1).astype(np.int64),
+            intensity=np.array(intensities, dtype=float),
+            answer=np.array(answers, dtype=np.int64),
+            gauss_tau=np.zeros(len(answers))
+            if gauss_tau is None
+            else np.array(gauss_tau, dtype=float),
+        )
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def conditioned_prior(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps):
+    """Prior of the latent vector given the reference: mean, covariance, K, C and G_f C."""
+    K = kernels.covariance(theta, gaps)
+    d = K.shape[0]
+    m = np.full(d, theta[0])
+    m[0] = slope_mean
+    if b_f.size == 0 or rho == 0.0:
+        empty = np.zeros((0, d))
+        return m, K, K, empty, empty
+    link = kernels.cross(theta_f, theta, gaps_ref)
+    T = G_f @ link
+    S = K - (rho * rho) * (link.T @ T)
+    m += rho * (link.T @ b_f)
+    return m, S, K, link, T
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def evidence(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+             place, x, y, gauss_tau, guess, lapse, tau, nu, tol):  # fmt: skip
+    """log p(answers | theta, rho, reference) and its gradient in theta, with EP's b and G."""
+    m, S, K, link, T = conditioned_prior(
+        theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps
+    )
+    ia = np.zeros(x.size, np.int64)
+    log_Z, b, G, ok = ep.run(m, S, ia, place + 1, x, y, gauss_tau, guess, lapse, tau, nu, tol)
+    Q = 0.5 * (np.outer(b, b) - G)
+    grad = np.zeros(theta.size)
+    grad[0] = b[1:].sum()
+    kernels.covariance_gradient(theta, gaps, K, Q, grad)
+    if link.shape[0] > 0:
+        R = rho * np.outer(b_f, b) - 2.0 * rho * rho * (T @ Q)
+        kernels.cross_gradient(theta_f, theta, gaps_ref, link, R, grad)
+    return log_Z, grad, b, G, ok
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_posterior(u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+                  place, x, y, gauss_tau, guess, lapse, tau, nu, tol):  # fmt: skip
+    """log [mean_j p(answers | theta, rho_j)] - |u|^2 / 2 at theta = centre + chol u, with gradient.
+
+    The normalisation of the hyperprior is left out: it is the same for all theta.
+    """
+    theta = centre + chol @ u
+    n_rho = rhos.size
+    log_Z = np.empty(n_rho)
+    grads = np.empty((n_rho, theta.size))
+    for j in range(n_rho):
+        log_Z[j], grads[j], _, _, ok = evidence(
+            theta, rhos[j], slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+            place, x, y, gauss_tau, guess, lapse, tau[j], nu[j], tol,
+        )  # fmt: skip
+        if not ok:
+            log_Z[j] = -np.inf
+    top = log_Z.max()
+    if not math.isfinite(top):
+        return -np.inf, np.zeros(u.size)
+    weight = np.exp(log_Z - top)
+    total = weight.sum()
+    grad = np.zeros(theta.size)
+    for j in range(n_rho):
+        if weight[j] > 0.0:
+            grad += (weight[j] / total) * grads[j]
+    value = top + math.log(total / n_rho) - 0.5 * (u @ u)
+    return value, chol.T @ grad - u
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def maximise(u, H, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+             place, x, y, gauss_tau, guess, lapse, tau, nu):  # fmt: skip
+    """BFGS ascent of `log_posterior` from u with inverse Hessian H; both are changed in place.
+
+    Returns whether the gradient vanished. EP sites are carried from step to step.
+    """
+    value, grad = log_posterior(
+        u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+        place, x, y, gauss_tau, guess, lapse, tau, nu, SEARCH_TOLERANCE,
+    )  # fmt: skip
+    if not math.isfinite(value):
+        return False
+    eye = np.eye(u.size)
+    for _ in range(MAX_STEPS):
+        if np.abs(grad).max() < GRADIENT_TOLERANCE:
+            return True
+        step = H @ grad
+        rise = grad @ step
+        if not rise > 0.0:
+            H[:] = eye
+            step = grad.copy()
+            rise = grad @ step
+        # No more than two prior SDs at once: far outside, the evidence is flat and misleading.
+        length = math.sqrt(step @ step)
+        scale = min(1.0, 2.0 / length)
+        accepted = False
+        for _ in range(25):
+            trial = u + scale * step
+            new_value, new_grad = log_posterior(
+                trial, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+                place, x, y, gauss_tau, guess, lapse, tau, nu, SEARCH_TOLERANCE,
+            )  # fmt: skip
+            # The small allowance is EP's own tolerance: below it a rise cannot be seen.
+            if new_value >= value + 1e-4 * scale * rise - 1e-9:
+                accepted = True
+                break
+            scale *= 0.4
+        if not accepted:
+            return np.abs(grad).max() < 100.0 * GRADIENT_TOLERANCE
+        s = trial - u
+        q = grad - new_grad
+        curve = s @ q
+        if curve > 1e-12:
+            Hq = H @ q
+            H += (1.0 + (q @ Hq) / curve) * np.outer(s, s) / curve
+            H -= (np.outer(Hq, s) + np.outer(s, Hq)) / curve
+        u[:] = trial
+        value = new_value
+        grad = new_grad
+    return False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def latent_grid(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref_grid, gaps_ref_used,
+                gaps_grid_used, b, G):  # fmt: skip
+    """Posterior of (w, h_k) on the grid places: means, Var w, Cov(w, h_k), Var h_k.
+
+    The field's mean is a line and its variance a parabola in intensity at every place, so these
+    numbers are the whole prediction on the tone grid.
+    """
+    K = kernels.cross(theta, theta, gaps_grid_used)
+    d = K.shape[0]
+    alpha = math.exp(theta[kernels.LOG_ALPHA])
+    beta = math.exp(theta[kernels.LOG_BETA])
+    mean = np.full(d, theta[0])
+    mean[0] = slope_mean
+    cov_w = np.zeros(d)  # Cov(w, .)
+    var = np.full(d, beta)
+    var[0] = alpha
+    cov_w[0] = alpha
+    if b_f.size > 0 and rho != 0.0:
+        link = kernels.cross(theta_f, theta, gaps_ref_grid)
+        link_used = kernels.cross(theta_f, theta, gaps_ref_used)
+        T = G_f @ link
+        K = K - (rho * rho) * (T.T @ link_used)
+        mean += rho * (link.T @ b_f)
+        for k in range(d):
+            var[k] -= rho * rho * (link[:, k] @ T[:, k])
+            if k > 0:
+                cov_w[k] -= rho * rho * (link[:, 0] @ T[:, k])
+        cov_w[0] = var[0]
+    mean += K @ b
+    KG = K @ G
+    for k in range(d):
+        var[k] -= KG[k] @ K[k]
+        cov_w[k] -= KG[0] @ K[k]
+    return mean, cov_w, var
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def moments_on_grid(mean, cov_w, var, intensity):
+    """Mean and variance of f on places x intensities."""
+    n_places, n_levels = mean.size - 1, intensity.size
+    mu = np.empty((n_places, n_levels))
+    s = np.empty((n_places, n_levels))
+    for k in range(n_places):
+        for j in range(n_levels):
+            i = intensity[j]
+            mu[k, j] = i * mean[0] + mean[k + 1]
+            v = i * i * var[0] + 2.0 * i * cov_w[k + 1] + var[k + 1]
+            s[k, j] = max(v, 0.0)
+    return mu, s
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def add_p_heard(mu, s, guess, lapse, weight, out):
+    """Add weight * P(heard) for Gaussian latents to out."""
+    gain = 1.0 - guess - lapse
+    for k in range(mu.shape[0]):
+        for j in range(mu.shape[1]):
+            z = mu[k, j] / math.sqrt(2.0 * (1.0 + s[k, j]))
+            out[k, j] += weight * (guess + gain * 0.5 * math.erfc(-z))
+
+
+NO_REFERENCE_B = np.zeros(0)
+NO_REFERENCE_G = np.zeros((0, 0))
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a fit keeps: hyperparameters, and EP's (b, G) on the places that were played.
+
+    Immutable, and enough to condition any later exam on this one.
+    """
+
+    theta: Array
+    slope_mean: float
+    places: Array
+    b: Array
+    G: Array
+    log_evidence: float
+    converged: bool
+    guess: float
+    lapse: float
+
+    def latent(self, places: Array) -> tuple[Array, Array]:
+        """Posterior mean and covariance of (w, h) at any places."""
+        gaps = kernels.squared_gaps(places, self.places)
+        link = kernels.cross(self.theta, self.theta, gaps)
+        prior = kernels.covariance(self.theta, kernels.squared_gaps(places, places))
+        mean = np.full(places.shape[0] + 1, self.theta[0])
+        mean[0] = self.slope_mean
+        return mean + link @ self.b, prior - link @ self.G @ link.T
+
+    def moments(self, places: Array, intensity: Array) -> tuple[Array, Array]:
+        """Mean and variance of f on places x intensities."""
+        mean, cov = self.latent(places)
+        return moments_on_grid(mean, cov[0].copy(), np.diag(cov).copy(), intensity)
+
+    def p_heard(self, places: Array, intensity: Array) -> Array:
+        """P(heard) on places x intensities."""
+        mu, s = self.moments(places, intensity)
+        out = np.zeros(mu.shape)
+        add_p_heard(mu, s, self.guess, self.lapse, 1.0, out)
+        return out
+
+    @cached_property
+    def slope_sure(self) -> float:
+        """Posterior probability that loudness helps: P(w > 0)."""
+        mean, cov = self.latent(self.places[:1])
+        return 0.5 * math.erfc(-mean[0] / math.sqrt(2.0 * max(cov[0, 0], 1e-300)))
+
+
+def fit(answers: Answers, prior: Hyperprior, guess: float = 0.0, lapse: float = 0.0) -> Field:
+    """MAP fit of a field of its own (the first exam; M_f's hyperparameters)."""
+    axes = answers.places.shape[1]
+    centre, chol = prior.whitened(axes)
+    gaps = kernels.squared_gaps(answers.places, answers.places)
+    no_gaps = np.zeros((axes, 0, answers.places.shape[0]))
+    n = answers.count
+    u = np.zeros(centre.size)
+    tau, nu = np.zeros((1, n)), np.zeros((1, n))
+    rhos = np.zeros(1)
+    settled = True
+    if n > 0:
+        settled = maximise(
+            u, np.eye(u.size), rhos, centre, chol, prior.slope_mean,
+            centre, NO_REFERENCE_B, NO_REFERENCE_G, no_gaps, gaps,
+            answers.place, answers.intensity, answers.answer, answers.gauss_tau,
+            guess, lapse, tau, nu,
+        )  # fmt: skip
+    theta = centre + chol @ u
+    log_Z, _, b, G, ok = evidence(
+        theta, 0.0, prior.slope_mean, centre, NO_REFERENCE_B, NO_REFERENCE_G, no_gaps, gaps,
+        answers.place, answers.intensity, answers.answer, answers.gauss_tau,
+        guess, lapse, tau[0], nu[0], ep.TOLERANCE,
+    )  # fmt: skip
+    return Field(
+        theta=theta,
+        slope_mean=prior.slope_mean,
+        places=answers.places,
+        b=b,
+        G=G,
+        log_evidence=float(log_Z),
+        converged=bool(settled and ok),
+        guess=guess,
+        lapse=lapse,
+    )
+
+
+def from_audiogram(
+    audiogram: Audiogram, domain: Domain, guess: float = 0.0, lapse: float = 0.0
+) -> Field:
+    """The field that an audiogram implies (method.md, section 7).
+
+    A threshold T with SD s is a Gaussian observation of f(T) = 0 with SD w0 s; "no response" is a
+    missed tone at the loudest level tried. Thresholds say nothing about the slope, so it keeps the
+    sloped hyperprior's.
+    """
+    prior = hyperprior(sloped=True)
+    sd = prior.slope_mean * audiogram.sd_db / domain.intensity.scale
+    rows = [
+        (Tone(f, level - audiogram.method_offset_db), ep.GAUSSIAN)
+        for f, level in audiogram.thresholds_db_hl.items()
+    ]
+    rows += [(Tone(f, level), ep.MISSED) for f, level in audiogram.no_response_db_hl.items()]
+    answers = Answers.of(
+        places=[domain.place_of(tone) for tone, _ in rows],
+        intensities=[domain.intensity_of(tone) for tone, _ in rows],
+        answers=[answer for _, answer in rows],
+        axes=len(domain.smooth),
+        gauss_tau=[1.0 / sd**2] * len(rows),
+    )
+    return fit(answers, prior, guess, lapse)
+
+
+def from_norm(norm: Norm, domain: Domain, guess: float = 0.0, lapse: float = 0.0) -> Field:
+    """The field of an unknown member of a population: mean and covariance are the norm's own.
+
+    With thresholds T and slope w independent, h = -w T; (b, G) are solved so that the posterior
+    at the norm's frequencies has exactly the moments of (w, h).
+    """
+    prior = hyperprior(sloped=True)
+    theta = np.array(prior.mean)
+    tones = [Tone(f, level) for f, level in zip(norm.frequencies_hz, norm.mean_db_hl, strict=True)]
+    places = np.array([domain.place_of(tone) for tone in tones])
+    T = np.array([domain.intensity_of(tone) for tone in tones])
+    P = np.array(norm.cov_db2) / domain.intensity.scale**2
+    w0, var_w = prior.slope_mean, math.exp(theta[kernels.LOG_ALPHA])
+    mean = np.concatenate([[w0], -w0 * T])
+    cov = np.empty((T.size + 1, T.size + 1))
+    cov[0, 0] = var_w
+    cov[0, 1:] = cov[1:, 0] = -var_w * T
+    cov[1:, 1:] = (w0**2 + var_w) * P + var_w * np.outer(T, T)
+    S = kernels.covariance(theta, kernels.squared_gaps(places, places))
+    S[np.diag_indices_from(S)] *= 1.0 + 1e-9  # close frequencies make S nearly singular
+    inverse = np.linalg.inv(S)
+    before = np.full(T.size + 1, theta[0])
+    before[0] = w0
+    return Field(
+        theta=theta,
+        slope_mean=w0,
+        places=places,
+        b=inverse @ (mean - before),
+        G=inverse - inverse @ cov @ inverse,
+        log_evidence=0.0,
+        converged=True,
+        guess=guess,
+        lapse=lapse,
+    )
+
+
+@dataclass(frozen=True)
+class Threshold:
+    """Where a tone is heard half the time (P = 50 % of the audible range, f = 0).
+
+    `censored` is "below" or "above" when the estimate lies outside the domain's levels; the numbers
+    are then cut to its edge.
+    """
+
+    frequency_hz: float
+    level_db_hl: float
+    low_db_hl: float
+    high_db_hl: float
+    censored: str | None = None
+
+
+def positive_slope_samples(
+    mean: Array, cov: Array, slopes: Sequence[int], count: int, rng: np.random.Generator
+) -> Array:
+    """Draws of a latent vector whose slope entries are all positive.
+
+    The slopes come first from their joint Gaussian cut at zero (by its conditionals, so that even
+    a posterior that doubts the slope gives draws), the rest given them.
+    """
+    order = [*slopes, *(k for k in range(mean.size) if k not in set(slopes))]
+    m, S = mean[order], cov[np.ix_(order, order)]
+    scale = np.sqrt(np.maximum(np.diag(S), 1e-12))
+    L = np.linalg.cholesky(S + np.diag(1e-10 * scale**2 + 1e-14))
+    noise = rng.standard_normal((count, mean.size))
+    uniform = rng.random((count, len(slopes)))
+    for k in range(len(slopes)):
+        # noise_k must exceed -(what is fixed so far) / L_kk: sample the upper tail by its log mass.
+        fixed = m[k] + noise[:, :k] @ L[k, :k]
+        log_mass = log_ndtr(fixed / L[k, k])
+        noise[:, k] = -ndtri_exp(np.log1p(-uniform[:, k]) + log_mass)
+    draws = np.empty((count, mean.size))
+    draws[:, order] = m + noise @ L.T
+    draws[:, list(slopes)] = np.maximum(draws[:, list(slopes)], 1e-9)
+    return draws

@@ -1,0 +1,109 @@
+"""Covariances of psychometric fields, and their derivatives (method.md, sections 2 and 4).
+
+A field is f(i, phi) = w i + h(phi) with slope w ~ N(w0, alpha) and h a Gaussian process with
+constant mean c and squared-exponential covariance beta exp(-sum_p (phi_p - phi'_p)^2 / (2 l_p^2)).
+On a list of places its latent vector is z = (w, h_1 .. h_F), so a covariance here is a matrix over
+that vector: slope first, then the places. In tone space that is the kernel
+alpha i i' + beta exp(-|phi - phi'|^2 / 2 l^2).
+
+theta = (c, log alpha, log beta, log l_1 .. log l_P), one length for each smooth axis.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+C, LOG_ALPHA, LOG_BETA, LOG_LENGTH = 0, 1, 2, 3  # positions in theta
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def squared_gaps(a, b):
+    """Squared distances between two lists of places, axis by axis: shape (P, len(a), len(b))."""
+    gaps = np.empty((a.shape[1], a.shape[0], b.shape[0]))
+    for p in range(a.shape[1]):
+        for j in range(a.shape[0]):
+            for k in range(b.shape[0]):
+                step = a[j, p] - b[k, p]
+                gaps[p, j, k] = step * step
+    return gaps
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def cross(theta_f, theta_g, gaps):
+    """Covariance between the latent vectors of two fields at task correlation 1.
+
+    alpha -> sqrt(alpha_f alpha_g); for the places sqrt(beta_f beta_g) times, per axis,
+    sqrt(2 l_f l_g / (l_f^2 + l_g^2)) exp(-gap / (l_f^2 + l_g^2)): the only choice that is positive
+    semi-definite for any two theta and equals the one-field covariance when they are equal.
+    """
+    n_axes, rows, cols = gaps.shape
+    out = np.zeros((rows + 1, cols + 1))
+    out[0, 0] = math.exp(0.5 * (theta_f[LOG_ALPHA] + theta_g[LOG_ALPHA]))
+    log_peak = 0.5 * (theta_f[LOG_BETA] + theta_g[LOG_BETA])
+    rate = np.empty(n_axes)
+    for p in range(n_axes):
+        log_lf, log_lg = theta_f[LOG_LENGTH + p], theta_g[LOG_LENGTH + p]
+        total = math.exp(2.0 * log_lf) + math.exp(2.0 * log_lg)
+        rate[p] = 1.0 / total
+        log_peak += 0.5 * (math.log(2.0 / total) + log_lf + log_lg)
+    for j in range(rows):
+        for k in range(cols):
+            e = log_peak
+            for p in range(n_axes):
+                e -= gaps[p, j, k] * rate[p]
+            out[j + 1, k + 1] = math.exp(e)
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def covariance(theta, gaps):
+    """Prior covariance of (w, h_1 .. h_F) for one field."""
+    return cross(theta, theta, gaps)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def covariance_gradient(theta, gaps, S, Q, grad):
+    """Add sum_jk Q_jk dS_jk/dtheta to grad, for S = covariance(theta, gaps)."""
+    n_axes, rows, cols = gaps.shape
+    grad[LOG_ALPHA] += Q[0, 0] * S[0, 0]
+    for j in range(rows):
+        for k in range(cols):
+            e = Q[j + 1, k + 1] * S[j + 1, k + 1]
+            grad[LOG_BETA] += e
+            for p in range(n_axes):
+                grad[LOG_LENGTH + p] += e * gaps[p, j, k] * math.exp(-2.0 * theta[LOG_LENGTH + p])
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def cross_gradient(theta_f, theta_g, gaps, S, Q, grad):
+    """Add sum_jk Q_jk dS_jk/dtheta_g to grad, for S = cross(theta_f, theta_g, gaps)."""
+    n_axes, rows, cols = gaps.shape
+    grad[LOG_ALPHA] += 0.5 * Q[0, 0] * S[0, 0]
+    rate = np.empty(n_axes)
+    share = np.empty(n_axes)
+    for p in range(n_axes):
+        lf2 = math.exp(2.0 * theta_f[LOG_LENGTH + p])
+        lg2 = math.exp(2.0 * theta_g[LOG_LENGTH + p])
+        rate[p] = 1.0 / (lf2 + lg2)
+        share[p] = lg2 * rate[p]
+    for j in range(rows):
+        for k in range(cols):
+            e = Q[j + 1, k + 1] * S[j + 1, k + 1]
+            grad[LOG_BETA] += 0.5 * e
+            for p in range(n_axes):
+                slope = 0.5 - share[p] + 2.0 * share[p] * rate[p] * gaps[p, j, k]
+                grad[LOG_LENGTH + p] += e * slope
+
+
+def two_exams(theta_f: Array, theta_g: Array, rho: float, gaps: Array) -> Array:
+    """Joint prior covariance of the old and the new exam's latent vectors on one list of places.
+
+    The paper's conjoint kernel K_t x K, for two theta: used by the reference implementation that
+    the conditioned path is tested against.
+    """
+    link = rho * cross(theta_f, theta_g, gaps)
+    return np.block([[covariance(theta_f, gaps), link], [link.T, covariance(theta_g, gaps)]])

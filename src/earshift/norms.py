@@ -1,0 +1,147 @@
+"""Numbers learned from people, each with its source (method.md, sections 2 and 7).
+
+`norms.json` is written by `studies/derive_norms.py` from NHANES audiograms; nothing in it is typed
+by hand. Here it becomes hearing-loss classes, standard audiograms, a population norm and the
+hyperpriors of the psychometric field.
+"""
+
+import json
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+@cache
+def tables() -> dict[str, Any]:
+    """The shipped tables, as plain data."""
+    text = resources.files("earshift").joinpath("norms.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def class_names() -> tuple[str, ...]:
+    """The seven hearing-loss classes, best hearing first."""
+    return tuple(tables()["class_medians"]["thresholds_db_hl"])
+
+
+def class_median(name: str) -> dict[float, float]:
+    """Median thresholds of one hearing-loss class: frequency in Hz to dB HL (NHANES)."""
+    block = tables()["class_medians"]
+    if name not in block["thresholds_db_hl"]:
+        raise ValueError(
+            f"unknown hearing-loss class {name!r}; known: {', '.join(block['thresholds_db_hl'])}"
+        )
+    return dict(zip(block["frequencies_hz"], block["thresholds_db_hl"][name], strict=True))
+
+
+@dataclass(frozen=True)
+class Hyperprior:
+    """Gaussian over theta = (c, log alpha, log beta, log l), and the prior mean of the slope."""
+
+    mean: tuple[float, ...]
+    cov: tuple[tuple[float, ...], ...]
+    slope_mean: float = 0.0
+
+    @cached_property
+    def _whitened(self) -> tuple[Array, Array]:
+        return np.array(self.mean), np.linalg.cholesky(np.array(self.cov))
+
+    def whitened(self, axes: int = 1) -> tuple[Array, Array]:
+        """(centre, chol) with theta = centre + chol u, u standard normal.
+
+        Each further smooth axis gets a length of its own, with the same prior as the first but
+        independent of it.
+        """
+        centre, chol = self._whitened
+        extra = axes - 1
+        if extra == 0:
+            return centre, chol
+        size = centre.size + extra
+        wide = np.zeros((size, size))
+        wide[: centre.size, : centre.size] = chol
+        length_sd = float(np.sqrt(np.array(self.cov)[-1, -1]))
+        for k in range(extra):
+            wide[centre.size + k, centre.size + k] = length_sd
+        return np.concatenate([centre, np.repeat(centre[-1], extra)]), wide
+
+    def centred_on(self, theta: Array) -> "Hyperprior":
+        """The same spread around another mode."""
+        return Hyperprior(tuple(float(t) for t in theta), self.cov, self.slope_mean)
+
+
+@cache
+def hyperprior(sloped: bool = False) -> Hyperprior:
+    """The population hyperprior; `sloped` gives the slope a positive prior mean.
+
+    The sloped one is for references that carry no trials (an audiogram, a norm): they say where
+    the threshold is and nothing about how steeply hearing rises there.
+    """
+    block = tables()["hyperprior_sloped" if sloped else "hyperprior"]
+    return Hyperprior(
+        mean=tuple(block["mean"]),
+        cov=tuple(tuple(row) for row in block["covariance"]),
+        slope_mean=float(block.get("slope_mean", 0.0)),
+    )
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A population's thresholds: mean and covariance over frequencies, with their source.
+
+    The shipped one is `population_norm()`. Norms by age and sex need the user's own table: the one
+    at hand (ISO 7029 as transcribed by others) is not verified and does not ship.
+    """
+
+    frequencies_hz: tuple[float, ...]
+    mean_db_hl: tuple[float, ...]
+    cov_db2: tuple[tuple[float, ...], ...]
+    source: str = "supplied by the user"
+
+    def __post_init__(self) -> None:
+        size = len(self.frequencies_hz)
+        cov = np.array(self.cov_db2, dtype=float)
+        if size == 0 or len(self.mean_db_hl) != size or cov.shape != (size, size):
+            raise ValueError(
+                "a norm needs as many means as frequencies, at least one, and a square covariance "
+                f"to match; got {size}, {len(self.mean_db_hl)} and {cov.shape}"
+            )
+        if not (np.isfinite(self.mean_db_hl).all() and np.isfinite(cov).all()):
+            raise ValueError("a norm needs finite means and covariances")
+        if min(self.frequencies_hz) <= 0 or len(set(self.frequencies_hz)) != size:
+            raise ValueError("a norm needs different, positive frequencies")
+        if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min() <= 0:
+            raise ValueError("a norm's covariance must be symmetric and positive definite")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "frequencies_hz": list(self.frequencies_hz),
+            "mean_db_hl": list(self.mean_db_hl),
+            "cov_db2": [list(row) for row in self.cov_db2],
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Norm":
+        return cls(
+            frequencies_hz=tuple(data["frequencies_hz"]),
+            mean_db_hl=tuple(data["mean_db_hl"]),
+            cov_db2=tuple(tuple(row) for row in data["cov_db2"]),
+            source=data["source"],
+        )
+
+
+def population_norm() -> Norm:
+    """US adults, 2011-2016 (NHANES): mean and covariance of thresholds at seven frequencies."""
+    block = tables()["population"]
+    return Norm(
+        frequencies_hz=tuple(block["frequencies_hz"]),
+        mean_db_hl=tuple(block["mean_db_hl"]),
+        cov_db2=tuple(tuple(row) for row in block["covariance_db2"]),
+        source=block["source"],
+    )

@@ -1,0 +1,340 @@
+"""Tones, trials, the domain they come from and the limits they keep (method.md, section 1).
+
+The only place that converts between what people say (Hz, dB HL) and model units (octaves re 1 kHz,
+tens of dB re 50 dB HL). The linear kernel has no variance at model intensity 0, so that centre is
+part of the model and lives here alone.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from dataclasses import field as dataclass_field
+from functools import cached_property
+from itertools import product
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+def finite(value: object, what: str) -> float:
+    """The value as a float, or a ValueError that names it."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        raise ValueError(f"{what} must be a number, got {value!r}")
+    number = float(value)
+    if not math.isfinite(number):
+        raise ValueError(f"{what} must be finite, got {value!r}")
+    return number
+
+
+def whole(value: object, what: str, least: int) -> int:
+    """The value as an int of at least `least`, or a ValueError that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{what} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def as_heard(value: object) -> bool:
+    """True/False from a bool, a numpy bool or 0/1."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer) and value in (0, 1):
+        return bool(value)
+    raise ValueError(f"heard must be True/False or 1/0, got {value!r}")
+
+
+@dataclass(frozen=True, order=True)
+class Tone:
+    """A pure tone: frequency in Hz, level in dB HL, and the ear when it matters."""
+
+    frequency_hz: float
+    level_db_hl: float
+    ear: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "frequency_hz", finite(self.frequency_hz, "frequency_hz"))
+        object.__setattr__(self, "level_db_hl", finite(self.level_db_hl, "level_db_hl"))
+        if self.frequency_hz <= 0:
+            raise ValueError(f"frequency_hz must be positive, got {self.frequency_hz!r}")
+        if self.ear not in (None, "left", "right"):
+            raise ValueError(f"ear must be 'left', 'right' or None, got {self.ear!r}")
+
+    def __str__(self) -> str:
+        ear = f" {self.ear}" if self.ear else ""
+        return f"{self.frequency_hz:g} Hz at {self.level_db_hl:g} dB HL{ear}"
+
+    def to_dict(self) -> dict[str, Any]:
+        data = asdict(self)
+        if self.ear is None:
+            del data["ear"]
+        return data
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One tone and its answer."""
+
+    tone: Tone
+    heard: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.tone.to_dict(), "heard": self.heard}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
+        names = {f.name for f in fields(Tone)}
+        return cls(
+            Tone(**{k: v for k, v in data.items() if k in names}), as_heard(data.get("heard"))
+        )
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a domain: its candidate values and how they become model units.
+
+    Model value = (x - origin) / scale, or log2(x / origin) / scale on a logarithmic axis.
+    """
+
+    name: str
+    unit: str
+    values: tuple[float, ...]
+    origin: float
+    scale: float
+    logarithmic: bool = False
+
+    def __post_init__(self) -> None:
+        values = tuple(sorted({finite(v, f"a value of axis {self.name}") for v in self.values}))
+        if not values:
+            raise ValueError(f"axis {self.name} has no candidate values: give at least one")
+        if self.logarithmic and (values[0] <= 0 or self.origin <= 0):
+            raise ValueError(
+                f"axis {self.name} is logarithmic: all values and its origin must be positive"
+            )
+        if not finite(self.scale, f"scale of axis {self.name}") > 0:
+            raise ValueError(f"axis {self.name} needs a positive scale, got {self.scale!r}")
+        finite(self.origin, f"origin of axis {self.name}")
+        object.__setattr__(self, "values", values)
+
+    def to_model(self, value: float) -> float:
+        raw = math.log2(value / self.origin) if self.logarithmic else value - self.origin
+        return raw / self.scale
+
+    def from_model(self, value: float) -> float:
+        raw = value * self.scale
+        return self.origin * 2.0**raw if self.logarithmic else self.origin + raw
+
+    @cached_property
+    def model_values(self) -> Array:
+        return np.array([self.to_model(v) for v in self.values])
+
+    def check(self, value: float) -> float:
+        """The value itself if it lies within the axis's range, else a ValueError."""
+        low, high = self.values[0], self.values[-1]
+        if not low <= value <= high:
+            raise ValueError(
+                f"{self.name} {value:g} {self.unit} is outside the domain "
+                f"({low:g} to {high:g} {self.unit})"
+            )
+        return value
+
+
+def _frequency_axis(values: Sequence[float]) -> Axis:
+    return Axis("frequency_hz", "Hz", tuple(values), 1000.0, 1.0, logarithmic=True)
+
+
+def _level_axis(values: Sequence[float]) -> Axis:
+    return Axis("level_db_hl", "dB HL", tuple(values), 50.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """The tones that may be asked for: one monotone intensity axis, one or more smooth axes."""
+
+    intensity: Axis
+    smooth: tuple[Axis, ...]
+
+    def __post_init__(self) -> None:
+        if not self.smooth:
+            raise ValueError("a domain needs at least one smooth axis besides the intensity")
+        names = [self.intensity.name, *(axis.name for axis in self.smooth)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"the axes of a domain need different names, got {names}")
+
+    @classmethod
+    def tones(cls, frequencies_hz: Sequence[float], levels_db_hl: Sequence[float]) -> "Domain":
+        """An audiometric domain from its two candidate lists."""
+        return cls(_level_axis(levels_db_hl), (_frequency_axis(frequencies_hz),))
+
+    @cached_property
+    def places(self) -> Array:
+        """All combinations of the smooth axes, in model units: (F, P)."""
+        return np.array(list(product(*(axis.model_values for axis in self.smooth))))
+
+    @property
+    def intensities(self) -> Array:
+        """Candidate intensities in model units, soft to loud."""
+        return self.intensity.model_values
+
+    @cached_property
+    def _place_values(self) -> list[tuple[float, ...]]:
+        return list(product(*(axis.values for axis in self.smooth)))
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self._place_values), len(self.intensity.values)
+
+    def tone(self, place: int, level: int) -> Tone:
+        """The candidate with these indices."""
+        values = dict(
+            zip((axis.name for axis in self.smooth), self._place_values[place], strict=True)
+        )
+        return Tone(**values, **{self.intensity.name: self.intensity.values[level]})  # type: ignore[arg-type]
+
+    def check(self, tone: object) -> Tone:
+        """The tone itself if it lies in the domain, else a ValueError. Off-list is fine."""
+        if not isinstance(tone, Tone):
+            raise ValueError(f"expected an earshift.Tone, got {tone!r}")
+        for axis in (self.intensity, *self.smooth):
+            axis.check(getattr(tone, axis.name))
+        return tone
+
+    def place_of(self, tone: Tone) -> tuple[float, ...]:
+        """The tone's place in model units."""
+        return tuple(axis.to_model(getattr(tone, axis.name)) for axis in self.smooth)
+
+    def intensity_of(self, tone: Tone) -> float:
+        """The tone's intensity in model units."""
+        return self.intensity.to_model(getattr(tone, self.intensity.name))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"intensity": asdict(self.intensity), "smooth": [asdict(a) for a in self.smooth]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Domain":
+        return cls(Axis(**data["intensity"]), tuple(Axis(**a) for a in data["smooth"]))
+
+
+LEVELS_DB_HL = tuple(float(level) for level in range(-10, 101, 5))
+FINE_HZ = tuple(sorted([*(500.0 * 2 ** (k / 4) for k in range(17)), 3000.0, 6000.0]))
+AUDIOMETER_HZ = (500.0, 750.0, 1000.0, 1500.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
+
+DOMAINS: dict[str, Domain] = {
+    "fine": Domain.tones(FINE_HZ, LEVELS_DB_HL),
+    "audiometer": Domain.tones(AUDIOMETER_HZ, LEVELS_DB_HL),
+}
+
+
+def as_domain(domain: "str | Domain") -> Domain:
+    """A Domain from itself or a preset's name."""
+    if isinstance(domain, Domain):
+        return domain
+    if domain not in DOMAINS:
+        raise ValueError(f"unknown domain {domain!r}; presets: {', '.join(DOMAINS)}")
+    return DOMAINS[domain]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How loud a tone may be, as a function of the trials so far and nothing else.
+
+    The ceiling at a place is the cap, or less: the highest of `start_db_hl`, `above_heard_db` over
+    a tone heard nearby and `above_missed_db` over one missed nearby, where nearby means within
+    `near_octaves`. So levels rise only step by step above what was answered.
+    """
+
+    cap_db_hl: float = 90.0
+    start_db_hl: float = 40.0
+    above_heard_db: float = 20.0
+    above_missed_db: float = 20.0
+    near_octaves: float = 0.5
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, finite(getattr(self, field.name), field.name))
+        if self.cap_db_hl > 120:
+            raise ValueError(f"cap_db_hl must be at most 120, got {self.cap_db_hl:g}")
+        if min(self.above_heard_db, self.above_missed_db, self.near_octaves) < 0:
+            raise ValueError(f"limits must not be negative: {self}")
+
+    def allowed(self, domain: Domain, trials: Sequence[Trial]) -> Mask:
+        """Which candidates (places x intensities) may be played now."""
+        ceiling = np.full(domain.shape[0], self.start_db_hl)
+        places = domain.places
+        for trial in trials:
+            gap = np.sqrt(((places - np.array(domain.place_of(trial.tone))) ** 2).sum(axis=1))
+            rise = self.above_heard_db if trial.heard else self.above_missed_db
+            near = gap <= self.near_octaves + 1e-9
+            ceiling[near] = np.maximum(ceiling[near], trial.tone.level_db_hl + rise)
+        ceiling = np.minimum(ceiling, self.cap_db_hl)
+        levels = np.array(domain.intensity.values)
+        return np.asarray(levels[None, :] <= ceiling[:, None] + 1e-9)
+
+    def to_dict(self) -> dict[str, float]:
+        return asdict(self)
+
+
+def allowed(limits: Limits | None, domain: Domain, trials: Sequence[Trial]) -> Mask:
+    """The candidates that may be played; a ValueError if the limits leave none."""
+    if limits is None:
+        return np.ones(domain.shape, dtype=bool)
+    mask = limits.allowed(domain, trials)
+    if not mask.any():
+        raise ValueError(
+            f"the limits leave no tone to play: softest candidate "
+            f"{domain.intensity.values[0]:g} {domain.intensity.unit}, {limits}"
+        )
+    return mask
+
+
+DEFAULT_THRESHOLD_SD_DB = 5.0  # Schlauch & Carney simulate audiograms with 5 dB per threshold
+
+
+@dataclass(frozen=True)
+class Audiogram:
+    """Thresholds of one ear, as a clinic writes them down: no trials, only results.
+
+    `method_offset_db` is what the method reads above the 50 % point and is taken off; a
+    Hughson-Westlake audiogram in 5 dB steps reads about 2.5 dB high. `no_response_db_hl` lists
+    frequencies with the loudest level that was tried and not heard.
+    """
+
+    thresholds_db_hl: Mapping[float, float]
+    sd_db: float = DEFAULT_THRESHOLD_SD_DB
+    method_offset_db: float = 0.0
+    no_response_db_hl: Mapping[float, float] = dataclass_field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name in ("thresholds_db_hl", "no_response_db_hl"):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping):
+                raise ValueError(f"{name} must map frequency in Hz to dB HL, got {given!r}")
+            clean = {Tone(f, level).frequency_hz: finite(level, name) for f, level in given.items()}
+            object.__setattr__(self, name, dict(sorted(clean.items())))
+        if not self.thresholds_db_hl and not self.no_response_db_hl:
+            raise ValueError("an audiogram needs at least one threshold: this one is empty")
+        both = self.thresholds_db_hl.keys() & self.no_response_db_hl.keys()
+        if both:
+            raise ValueError(f"{sorted(both)} Hz have both a threshold and no response")
+        if not finite(self.sd_db, "sd_db") > 0:
+            raise ValueError(f"sd_db must be positive, got {self.sd_db!r}")
+        finite(self.method_offset_db, "method_offset_db")
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "thresholds_db_hl": [list(item) for item in self.thresholds_db_hl.items()],
+            "sd_db": self.sd_db,
+            "method_offset_db": self.method_offset_db,
+            "no_response_db_hl": [list(item) for item in self.no_response_db_hl.items()],
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Audiogram":
+        return cls(
+            thresholds_db_hl=dict(data["thresholds_db_hl"]),
+            sd_db=data["sd_db"],
+            method_offset_db=data["method_offset_db"],
+            no_response_db_hl=dict(data["no_response_db_hl"]),
+        )

@@ -1,0 +1,553 @@
+"""Make src/earshift/norms.json: class medians, standard audiograms, population and hyperpriors.
+
+Reads three files of the data folder (see its README): the NHANES 1999-2020 medians per
+hearing-loss class, the ten standard audiograms of Bisgaard 2010, and the NHANES 2011-2016 ears.
+Only medians, means, covariances and counts are written, nothing about an individual. People with
+an odd SEQN are held back for evaluation: their thresholds enter nothing that is fitted here.
+
+    python studies/derive_norms.py ../shared/data
+
+The hyperprior follows section 2 of the method: a Gaussian over theta = (c, log alpha, log beta,
+log l). Audiograms teach the level and shape of the threshold curve (`fit_population`, empirical
+Bayes), an assumed spread of the psychometric function supplies the slope (`sample_theta`). About
+two minutes on one core.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import gzip
+import json
+import math
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+OUTPUT = Path(__file__).resolve().parents[1] / "src" / "earshift" / "norms.json"
+FREQUENCIES_HZ = (500, 1000, 2000, 3000, 4000, 6000, 8000)
+CENTRE_DB_HL, UNIT_DB = 50.0, 10.0  # i = (level - 50) / 10, method.md section 1
+SEED = 20190501
+N_SAMPLES = 200_000
+
+# 5 dB steps alone give 1.4 dB and the same-exam retest of 1 kHz 3.3 / sqrt 2 = 2.3 dB, which is
+# said to be on the low side: 2.5 dB for both together.
+THRESHOLD_SD_DB = 2.5
+# The learned length l depends on that assumption, so the result shows what others would give.
+SENSITIVITY_SD_DB = (1.5, 3.5, 4.5, 5.5)
+SPREAD_MEDIAN_DB = 4.0
+SPREAD_LOG_SD = math.log(2.0) / 1.96  # 95 % between 2 and 8 dB
+SLOPED_LOG_ALPHA_SD = 0.1
+
+# Limits and number of points of the EM grid; fit_population refuses a grid that cuts off mass.
+LOG_B_GRID = (-7.5, 8.5, 40)
+LOG_L_GRID = (-4.5, 4.5, 36)
+MAX_EDGE_MASS = 1e-4
+
+# Without a floor EM ends at a correlation of -0.99 between m and log b, so that a curve's
+# roughness would fix its level to 0.8 dB: more than audiograms read to 2.5 dB can support. No
+# direction of the Gaussian may be narrower than that reading error; the result says if it acted.
+COVARIANCE_FLOOR = 0.25**2
+EM_TOLERANCE = 1e-5
+EM_MAX_ITERATIONS = 3000
+
+NHANES = "NHANES (CDC/NCHS) public-use audiometry files"
+EARS_SOURCE = f"{NHANES} AUX_G (2011-12) and AUX_I (2015-16), adults, unweighted"
+SPLIT = (
+    "People with an even SEQN are the tuning half and make these numbers; people with an odd SEQN "
+    "are held back. One ear per person, drawn with a fixed seed."
+)
+THETA = ["c", "log_alpha", "log_beta", "log_l"]
+
+
+# --- reading ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Ears:
+    """Complete audiograms: one row of `thresholds` (dB HL, seven frequencies) per ear."""
+
+    person: NDArray[np.int64]
+    ear: NDArray[np.str_]
+    thresholds: Array
+    n_dropped: int
+
+
+def read_rows(path: Path) -> Iterator[dict[str, str]]:
+    """Rows of a CSV file, gzipped or not."""
+    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
+    with opened as file:
+        yield from csv.DictReader(file)
+
+
+def threshold(cell: str) -> float:
+    """A threshold in dB HL; NaN for blanks and NHANES codes (666 no response, 888 not obtained)."""
+    value = float(cell) if cell.strip() else math.nan
+    return value if value <= 130.0 else math.nan
+
+
+def read_ears(path: Path) -> Ears:
+    """Ears with all seven thresholds, sorted so that the file's order cannot matter.
+
+    An ear with a "no response" has no number for that frequency, so it is dropped. A threshold
+    found near the maximum level is an ordinary measurement and stays.
+    """
+    rows = sorted(read_rows(path), key=lambda row: (int(row["SEQN"]), row["ear"]))
+    values = np.array([[threshold(row[str(f)]) for f in FREQUENCIES_HZ] for row in rows])
+    complete = np.isfinite(values).all(axis=1)
+    return Ears(
+        person=np.array([int(row["SEQN"]) for row in rows])[complete],
+        ear=np.array([row["ear"] for row in rows])[complete],
+        thresholds=values[complete],
+        n_dropped=int((~complete).sum()),
+    )
+
+
+def tuning_half(ears: Ears) -> Ears:
+    """Ears of people with an even SEQN."""
+    keep = ears.person % 2 == 0
+    return Ears(ears.person[keep], ears.ear[keep], ears.thresholds[keep], ears.n_dropped)
+
+
+def one_ear_each(ears: Ears, rng: np.random.Generator) -> Array:
+    """Thresholds of one randomly chosen ear per person."""
+    _, first, count = np.unique(ears.person, return_index=True, return_counts=True)
+    return ears.thresholds[first + rng.integers(count)]
+
+
+def both_ears(ears: Ears) -> tuple[Array, Array]:
+    """Left and right thresholds of the people who have both."""
+    _, first, count = np.unique(ears.person, return_index=True, return_counts=True)
+    left = first[count == 2]  # L sorts before R
+    if not ((ears.ear[left] == "L") & (ears.ear[left + 1] == "R")).all():
+        raise ValueError("expected one L and one R row per person; check the ears file")
+    return ears.thresholds[left], ears.thresholds[left + 1]
+
+
+# --- blocks that are read or averaged ----------------------------------------------------------
+
+
+def class_medians(data: Path) -> dict[str, Any]:
+    """Median threshold per hearing-loss class."""
+    classes = {}
+    for row in read_rows(data / "canonical_nhanes_1999_2020.csv"):
+        name = row["class"].lower().replace(" ", "-")
+        classes[name] = {
+            "n": int(row["count"]),
+            "median_db_hl": [float(row[str(f)]) for f in FREQUENCIES_HZ],
+        }
+    n_profound = classes["profound"]["n"]
+    return {
+        "source": f"{NHANES}, all nine cycles 1999-2020, unweighted over ears",
+        "derivation": "Ears are classed by the mean of 500, 1000 and 2000 Hz: normal <= 15, slight "
+        "16-25, mild 26-40, moderate 41-55, moderately severe 56-70, severe 71-90, profound >= 91 "
+        "dB HL; the median is taken per frequency.",
+        "n": sum(entry["n"] for entry in classes.values()),
+        "low_n": {"profound": f"{n_profound} ears only: use with care"},
+        "frequencies_hz": list(FREQUENCIES_HZ),
+        "classes": classes,
+    }
+
+
+def bisgaard(data: Path) -> dict[str, Any]:
+    """The ten standard audiograms."""
+    rows = list(read_rows(data / "bisgaard2010_standard_audiograms.csv"))
+    frequencies = [key for key in rows[0] if key.isdigit()]
+    return {
+        "source": "Bisgaard, Vlaming and Dahlquist 2010, Standard audiograms for the IEC 60118-15 "
+        "measurement procedure, Trends in Amplification 14(2), tables 2 and 4",
+        "derivation": "Copied. N: flat and moderately sloping, S: steeply sloping; up to 6 kHz.",
+        "n": len(rows),
+        "frequencies_hz": [int(f) for f in frequencies],
+        "audiograms": [
+            {
+                "id": row["id"],
+                "category": row["category"],
+                "thresholds_db_hl": [float(row[f]) for f in frequencies],
+            }
+            for row in rows
+        ],
+    }
+
+
+def population(ears: Ears, thresholds: Array) -> dict[str, Any]:
+    """Mean and covariance over people, and how alike a person's two ears are."""
+    left, right = both_ears(ears)
+    correlation = [np.corrcoef(a, b)[0, 1] for a, b in zip(left.T, right.T, strict=True)]
+    return {
+        "source": EARS_SOURCE,
+        "derivation": f"{SPLIT} Mean and covariance of the thresholds; Pearson correlation of left "
+        "and right per frequency over the same half's people with both ears. Only ears with all "
+        "seven thresholds are in the file, so profound losses are under-represented.",
+        "n": len(thresholds),
+        "n_both_ears": len(left),
+        "n_dropped_incomplete": ears.n_dropped,
+        "frequencies_hz": list(FREQUENCIES_HZ),
+        "mean_db_hl": thresholds.mean(axis=0),
+        "sd_db": thresholds.std(axis=0, ddof=1),
+        "covariance_db2": np.cov(thresholds.T),
+        "between_ear_correlation": correlation,
+    }
+
+
+# --- empirical Bayes for the shape of the threshold curve ----------------------------------------
+
+
+@dataclass(frozen=True)
+class PopulationFit:
+    """Gaussian over (m, log b, log l) and how EM reached it."""
+
+    mean: Array
+    covariance: Array
+    log_likelihood: float
+    iterations: int
+    converged: bool
+    floored: bool
+    edge_mass: float
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """p(y | m, u) on the grid u = (log b, log l), kept as a Gaussian in m.
+
+    log p(y | m, u) = log_peak - precision (m - centre)^2 / 2, so m needs no grid: its posterior
+    given u is Gaussian under a Gaussian prior.
+    """
+
+    u: Array  # (grid, 2)
+    edge: NDArray[np.bool_]  # (grid,)
+    precision: Array  # (grid,)
+    centre: Array  # (ears, grid)
+    log_peak: Array  # (ears, grid)
+
+
+def grid_likelihood(curves: Array, octaves: Array, noise_variance: float) -> Likelihood:
+    """Likelihood of y ~ N(m 1, b exp(-d^2 / 2 l^2) + v I) over the grid of (log b, log l)."""
+    log_b, log_l = np.linspace(*LOG_B_GRID), np.linspace(*LOG_L_GRID)
+    n_ears, n_grid = len(curves), len(log_b) * len(log_l)
+    centre, log_peak = np.empty((n_ears, n_grid)), np.empty((n_ears, n_grid))
+    precision = np.empty(n_grid)
+    squared_distance = (octaves[:, None] - octaves[None, :]) ** 2
+    for j, length in enumerate(np.exp(log_l)):
+        # One eigendecomposition per l serves every b: only the eigenvalues move.
+        d, V = np.linalg.eigh(np.exp(-squared_distance / (2 * length**2)))
+        d = np.clip(d, 0.0, None)
+        z, o = curves @ V, V.sum(axis=0)
+        for k, b in enumerate(np.exp(log_b)):
+            g = k * len(log_l) + j
+            s = b * d + noise_variance
+            precision[g] = (o**2 / s).sum()
+            centre[:, g] = (z @ (o / s)) / precision[g]
+            quadratic = (z**2) @ (1 / s) - precision[g] * centre[:, g] ** 2
+            log_peak[:, g] = -0.5 * (np.log(2 * np.pi * s).sum() + quadratic)
+    bb, ll = np.meshgrid(log_b, log_l, indexing="ij")
+    at_edge = (bb == log_b[0]) | (bb == log_b[-1]) | (ll == log_l[0]) | (ll == log_l[-1])
+    u = np.column_stack([bb.ravel(), ll.ravel()])
+    return Likelihood(u, at_edge.ravel(), precision, centre, log_peak)
+
+
+def em_step(like: Likelihood, mean: Array, cov: Array) -> tuple[Array, Array, float, float]:
+    """One EM step: new mean and covariance, log likelihood of the old ones, mass at the edge."""
+    n_ears, u = len(like.centre), like.u
+    Suu_inv = np.linalg.inv(cov[1:, 1:])
+    gain = cov[0, 1:] @ Suu_inv
+    prior_m = mean[0] + (u - mean[1:]) @ gain
+    prior_var = cov[0, 0] - gain @ cov[1:, 0]
+    du = u - mean[1:]
+    log_prior_u = -0.5 * np.einsum("gi,ij,gj->g", du, Suu_inv, du)
+    log_prior_u -= np.log(np.exp(log_prior_u).sum())
+
+    marginal_var = 1 / like.precision + prior_var
+    constant = log_prior_u - 0.5 * np.log(like.precision * marginal_var)
+    post_var = 1 / (like.precision + 1 / prior_var)
+    share = post_var * like.precision  # weight of the ear's own estimate of m
+
+    total_log_likelihood = 0.0
+    mass, first, second = np.zeros(len(u)), np.zeros(len(u)), np.zeros(len(u))
+    for start in range(0, n_ears, 64):  # blocks small enough to stay in cache
+        centre = like.centre[start : start + 64]
+        away = centre - prior_m
+        log_joint = constant + like.log_peak[start : start + 64]
+        log_joint -= 0.5 * away**2 / marginal_var
+        top = log_joint.max(axis=1, keepdims=True)
+        weight = np.exp(log_joint - top)
+        norm = weight.sum(axis=1, keepdims=True)
+        weight /= norm
+        total_log_likelihood += float((top + np.log(norm)).sum())
+        post_m = prior_m + share * away
+        mass += weight.sum(axis=0)
+        weight *= post_m
+        first += weight.sum(axis=0)
+        weight *= post_m
+        second += weight.sum(axis=0)
+    second += mass * post_var
+
+    new_mean = np.concatenate([[first.sum()], mass @ u]) / n_ears
+    moment = np.empty((3, 3))
+    moment[0, 0] = second.sum()
+    moment[0, 1:] = moment[1:, 0] = first @ u
+    moment[1:, 1:] = (u * mass[:, None]).T @ u
+    new_cov = moment / n_ears - np.outer(new_mean, new_mean)
+    edge_mass = float(mass[like.edge].sum() / n_ears)
+    return new_mean, new_cov, total_log_likelihood, edge_mass
+
+
+def fit_population(thresholds: Array, threshold_sd_db: float = THRESHOLD_SD_DB) -> PopulationFit:
+    """Learn the Gaussian over (m, log b, log l) of the curves -T(phi) by EM."""
+    octaves = np.log2(np.array(FREQUENCIES_HZ) / 1000.0)
+    curves = (CENTRE_DB_HL - thresholds) / UNIT_DB
+    like = grid_likelihood(curves, octaves, (threshold_sd_db / UNIT_DB) ** 2)
+    within = float(curves.var(axis=1).mean())
+    mean = np.array([curves.mean(), math.log(within), 0.0])
+    cov = np.diag([curves.mean(axis=1).var(), 1.0, 0.5])
+    floored, converged, iteration = False, False, 0
+    while not converged and iteration < EM_MAX_ITERATIONS:
+        iteration += 1
+        new_mean, new_cov, log_likelihood, edge_mass = em_step(like, mean, cov)
+        eigenvalues, V = np.linalg.eigh(new_cov)
+        floored = bool(eigenvalues[0] < COVARIANCE_FLOOR)
+        if floored:
+            new_cov = (V * np.maximum(eigenvalues, COVARIANCE_FLOOR)) @ V.T
+        change = max(abs(new_mean - mean).max(), abs(new_cov - cov).max())
+        mean, cov = new_mean, new_cov
+        converged = bool(change < EM_TOLERANCE)
+    if edge_mass > MAX_EDGE_MASS:
+        raise ValueError(
+            f"{edge_mass:.2g} of the posterior mass is at the edge of the grid (at most "
+            f"{MAX_EDGE_MASS:g} allowed): widen LOG_B_GRID or LOG_L_GRID"
+        )
+    return PopulationFit(mean, cov, log_likelihood, iteration, converged, floored, edge_mass)
+
+
+# --- hyperpriors ---------------------------------------------------------------------------------
+
+
+def skewness(x: Array) -> Array:
+    """Skewness of each column."""
+    centred = x - x.mean(axis=0)
+    return np.asarray((centred**3).mean(axis=0) / (centred**2).mean(axis=0) ** 1.5)
+
+
+def sample_theta(fit: PopulationFit) -> Array:
+    """Draws of theta: an ear's curve times an assumed slope.
+
+    The field is f = w (i - T(phi)): the curve -T with constant m and variance b, times w. Hence
+    c = w m, alpha = w^2, beta = w^2 b.
+    """
+    rng = np.random.default_rng([SEED, 1])  # the same draws for every fit that is compared
+    m, log_b, log_l = rng.multivariate_normal(fit.mean, fit.covariance, N_SAMPLES).T
+    log_w = math.log(UNIT_DB / SPREAD_MEDIAN_DB) + SPREAD_LOG_SD * rng.standard_normal(N_SAMPLES)
+    return np.column_stack([np.exp(log_w) * m, 2 * log_w, 2 * log_w + log_b, log_l])
+
+
+def describe(fit: PopulationFit) -> dict[str, Any]:
+    """The fit of the curves as plain entries."""
+    return {
+        "parameters": ["m", "log_b", "log_l"],
+        "mean": fit.mean,
+        "covariance": fit.covariance,
+        "log_likelihood": fit.log_likelihood,
+        "em_iterations": fit.iterations,
+        "em_converged": fit.converged,
+        "covariance_floor": COVARIANCE_FLOOR,
+        "covariance_floored": fit.floored,
+        "grid_edge_mass": fit.edge_mass,
+    }
+
+
+def sensitivity(thresholds: Array) -> list[dict[str, Any]]:
+    """The hyperprior under other assumptions about the noise of a threshold."""
+    entries = []
+    for sd in SENSITIVITY_SD_DB:
+        fit = fit_population(thresholds, sd)
+        theta = sample_theta(fit)
+        entries.append(
+            {
+                "threshold_noise_sd_db": sd,
+                "mean": theta.mean(axis=0),
+                "covariance": np.cov(theta.T),
+                "curve": describe(fit),
+            }
+        )
+    return entries
+
+
+def hyperprior(thresholds: Array) -> dict[str, Any]:
+    """The Gaussian over theta by moments, for a slope w ~ N(0, alpha)."""
+    fit = fit_population(thresholds)
+    theta = sample_theta(fit)
+    return {
+        "source": f"{EARS_SOURCE}; spread of the psychometric function assumed",
+        "derivation": f"{SPLIT} Each curve (50 - threshold) / 10 is m + GP(0, b exp(-d^2 / 2 l^2)) "
+        "+ noise; a Gaussian over (m, log b, log l) was learned by EM, sampled with w = 10 / "
+        "spread, turned into c = w m, log_alpha = 2 log w, log_beta = 2 log w + log b, log_l, and "
+        "fitted by moments (c is not Gaussian: see skewness).",
+        "n": len(thresholds),
+        "n_samples": N_SAMPLES,
+        "parameters": THETA,
+        "units": "latent units; level in 10 dB re 50 dB HL; l in octaves",
+        "slope_mean": 0.0,
+        "mean": theta.mean(axis=0),
+        "covariance": np.cov(theta.T),
+        "skewness": skewness(theta),
+        "spread": {
+            "median_db": SPREAD_MEDIAN_DB,
+            "log_sd": SPREAD_LOG_SD,
+            "note": "Assumption, not data: SD in dB of a cumulative Gaussian, log-normal, 95 % "
+            "between 2 and 8 dB, independent of the audiogram, which has no trials to learn from.",
+        },
+        "threshold_noise_sd_db": THRESHOLD_SD_DB,
+        "threshold_noise_note": "Assumption: SD of 5 dB rounding and retest together.",
+        "curve": describe(fit),
+        "sensitivity": sensitivity(thresholds),
+    }
+
+
+def hyperprior_sloped(plain: dict[str, Any]) -> dict[str, Any]:
+    """The same for a slope with a positive mean, w ~ N(slope_mean, alpha)."""
+    # Moments of the log-normal w = 10 / spread in closed form.
+    w0 = UNIT_DB / SPREAD_MEDIAN_DB * math.exp(SPREAD_LOG_SD**2 / 2)
+    variance_w = w0**2 * math.expm1(SPREAD_LOG_SD**2)
+    mean, covariance = plain["mean"].copy(), plain["covariance"].copy()
+    mean[1] = math.log(variance_w)
+    covariance[1, :] = covariance[:, 1] = 0.0
+    covariance[1, 1] = SLOPED_LOG_ALPHA_SD**2
+    return {
+        "source": plain["source"],
+        "derivation": "As hyperprior, for w ~ N(slope_mean, alpha) with slope_mean = E[w] and "
+        "log_alpha ~ N(log Var[w], 0.1^2) independent of the rest; the moments of c, log_beta and "
+        "log_l are those of hyperprior.",
+        "n": plain["n"],
+        "n_samples": plain["n_samples"],
+        "parameters": THETA,
+        "units": plain["units"],
+        "slope_mean": w0,
+        "mean": mean,
+        "covariance": covariance,
+    }
+
+
+# --- output ----------------------------------------------------------------------------------
+
+
+def tidy(value: Any) -> Any:
+    """Plain JSON values, numbers to six significant digits."""
+    if isinstance(value, dict):
+        return {key: tidy(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [tidy(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return tidy(value.tolist())
+    if isinstance(value, float):
+        rounded = float(f"{value:.6g}")
+        return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 else rounded
+    return value
+
+
+def row(label: str, values: Any, form: str = "8.2f") -> str:
+    """One line of the summary."""
+    return f"  {label:<20}" + "".join(f" {value:>{form}}" for value in values)
+
+
+def summary(norms: dict[str, Any]) -> str:
+    """What was derived, for a reader at the console."""
+    medians, people = norms["class_medians"], norms["population"]
+    lines = [f"class medians, {medians['n']} ears (dB HL)", row("Hz", FREQUENCIES_HZ, "8d")]
+    lines += [
+        row(f"{name} ({entry['n']})", entry["median_db_hl"], "8.1f")
+        for name, entry in medians["classes"].items()
+    ]
+    lines += [
+        f"\nstandard audiograms: {norms['bisgaard']['n']}",
+        f"\npopulation, {people['n']} people of the tuning half, one ear each",
+        row("Hz", FREQUENCIES_HZ, "8d"),
+        row("mean dB HL", people["mean_db_hl"]),
+        row("SD dB", people["sd_db"]),
+        row("left-right r", people["between_ear_correlation"]),
+    ]
+    curve = norms["hyperprior"]["curve"]
+    lines += [
+        f"\ncurve by EM: {curve['em_iterations']} iterations, converged {curve['em_converged']}, "
+        f"floored {curve['covariance_floored']}, mass at grid edge {curve['grid_edge_mass']:.1e}",
+        row("", curve["parameters"], "9s"),
+        row("mean", curve["mean"], "9.4f"),
+        row("SD", np.sqrt(np.diag(curve["covariance"])), "9.4f"),
+        "  other noise of a threshold (dB): log likelihood, median length in octaves",
+    ]
+    lines += [
+        f"  {entry['threshold_noise_sd_db']:<6} {entry['curve']['log_likelihood']:10.1f} "
+        f"{math.exp(entry['curve']['mean'][2]):8.2f}"
+        for entry in sorted(
+            [norms["hyperprior"], *norms["hyperprior"]["sensitivity"]],
+            key=lambda entry: float(entry["threshold_noise_sd_db"]),
+        )
+    ]
+    for name in ("hyperprior", "hyperprior_sloped"):
+        block = norms[name]
+        covariance = np.array(block["covariance"])
+        sd = np.sqrt(np.diag(covariance))
+        lines += [
+            f"\n{name}, slope mean {block['slope_mean']:.4f}",
+            row("", block["parameters"], "9s"),
+            row("mean", block["mean"], "9.4f"),
+            row("SD", sd, "9.4f"),
+        ]
+        if "skewness" in block:
+            lines.append(row("skewness", block["skewness"], "9.4f"))
+        lines += [
+            row(f"r with {parameter}", values, "9.4f")
+            for parameter, values in zip(
+                block["parameters"], covariance / np.outer(sd, sd), strict=True
+            )
+        ]
+    return "\n".join(lines)
+
+
+def derive(data: Path) -> dict[str, Any]:
+    """All blocks, as plain JSON values."""
+    ears = tuning_half(read_ears(data / "nhanes_ears_2011_2016.csv.gz"))
+    thresholds = one_ear_each(ears, np.random.default_rng([SEED, 0]))
+    plain = hyperprior(thresholds)
+    blocks: dict[str, Any] = {
+        "about": "Made by studies/derive_norms.py; derived figures only. Change the script, not "
+        "this file.",
+        "seed": SEED,
+        "class_medians": class_medians(data),
+        "bisgaard": bisgaard(data),
+        "population": population(ears, thresholds),
+        "hyperprior": plain,
+        "hyperprior_sloped": hyperprior_sloped(plain),
+    }
+    norms: dict[str, Any] = tidy(blocks)
+    for covariance in (
+        norms["population"]["covariance_db2"],
+        norms["hyperprior"]["covariance"],
+        norms["hyperprior_sloped"]["covariance"],
+    ):
+        np.linalg.cholesky(np.array(covariance))  # rounding must leave it positive definite
+    return norms
+
+
+def main() -> int:
+    """Command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("data", type=Path, help="folder with the audiogram files")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="default: %(default)s")
+    arguments = parser.parse_args()
+    norms = derive(arguments.data)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(norms, indent=1) + "\n")
+    print(summary(norms))
+    print(f"\nwritten to {arguments.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
