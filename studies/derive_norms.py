@@ -10,7 +10,7 @@ an odd SEQN are held back for evaluation: their thresholds enter nothing that is
 The hyperprior follows section 2 of the method: a Gaussian over theta = (c, log alpha, log beta,
 log l). Audiograms teach the level and shape of the threshold curve (`fit_population`, empirical
 Bayes), an assumed spread of the psychometric function supplies the slope (`sample_theta`). About
-two minutes on one core.
+a minute on one core.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ CENTRE_DB_HL, UNIT_DB = 50.0, 10.0  # i = (level - 50) / 10, method.md section 1
 SEED = 20190501
 N_SAMPLES = 200_000
 
-# 5 dB steps alone give 1.4 dB and the same-exam retest of 1 kHz 3.3 / sqrt 2 = 2.3 dB, which is
-# said to be on the low side: 2.5 dB for both together.
-THRESHOLD_SD_DB = 2.5
+# Manual retests differ by an SD of 6.1 dB (Mahomed 2013, meta-analysis of 29 reports): one reading
+# carries 6.1 / sqrt 2, the 5 dB steps included.
+THRESHOLD_SD_DB = 4.3
 # The learned length l depends on that assumption, so the result shows what others would give.
-SENSITIVITY_SD_DB = (1.5, 3.5, 4.5, 5.5)
+SENSITIVITY_SD_DB = (2.5, 3.5, 5.5)
 SPREAD_MEDIAN_DB = 4.0
 SPREAD_LOG_SD = math.log(2.0) / 1.96  # 95 % between 2 and 8 dB
 SLOPED_LOG_ALPHA_SD = 0.1
@@ -52,7 +52,7 @@ LOG_L_GRID = (-4.5, 4.5, 36)
 MAX_EDGE_MASS = 1e-4
 
 # Without a floor EM ends at a correlation of -0.99 between m and log b, so that a curve's
-# roughness would fix its level to 0.8 dB: more than audiograms read to 2.5 dB can support. No
+# roughness would fix its level to 0.8 dB: more than audiograms in 5 dB steps can support. No
 # direction of the Gaussian may be narrower than that reading error; the result says if it acted.
 COVARIANCE_FLOOR = 0.25**2
 EM_TOLERANCE = 1e-5
@@ -82,8 +82,7 @@ class Ears:
 
 def read_rows(path: Path) -> Iterator[dict[str, str]]:
     """Rows of a CSV file, gzipped or not."""
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else path.open()
-    with opened as file:
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
         yield from csv.DictReader(file)
 
 
@@ -119,7 +118,8 @@ def tuning_half(ears: Ears) -> Ears:
 def one_ear_each(ears: Ears, rng: np.random.Generator) -> Array:
     """Thresholds of one randomly chosen ear per person."""
     _, first, count = np.unique(ears.person, return_index=True, return_counts=True)
-    return ears.thresholds[first + rng.integers(count)]
+    chosen: Array = ears.thresholds[first + rng.integers(count)]
+    return chosen
 
 
 def both_ears(ears: Ears) -> tuple[Array, Array]:
@@ -136,23 +136,21 @@ def both_ears(ears: Ears) -> tuple[Array, Array]:
 
 def class_medians(data: Path) -> dict[str, Any]:
     """Median threshold per hearing-loss class."""
-    classes = {}
+    counts, medians = {}, {}
     for row in read_rows(data / "canonical_nhanes_1999_2020.csv"):
         name = row["class"].lower().replace(" ", "-")
-        classes[name] = {
-            "n": int(row["count"]),
-            "median_db_hl": [float(row[str(f)]) for f in FREQUENCIES_HZ],
-        }
-    n_profound = classes["profound"]["n"]
+        counts[name] = int(row["count"])
+        medians[name] = [float(row[str(f)]) for f in FREQUENCIES_HZ]
     return {
         "source": f"{NHANES}, all nine cycles 1999-2020, unweighted over ears",
         "derivation": "Ears are classed by the mean of 500, 1000 and 2000 Hz: normal <= 15, slight "
         "16-25, mild 26-40, moderate 41-55, moderately severe 56-70, severe 71-90, profound >= 91 "
         "dB HL; the median is taken per frequency.",
-        "n": sum(entry["n"] for entry in classes.values()),
-        "low_n": {"profound": f"{n_profound} ears only: use with care"},
+        "n": sum(counts.values()),
+        "low_n": {"profound": f"{counts['profound']} ears only: use with care"},
         "frequencies_hz": list(FREQUENCIES_HZ),
-        "classes": classes,
+        "counts": counts,
+        "thresholds_db_hl": medians,
     }
 
 
@@ -161,8 +159,7 @@ def bisgaard(data: Path) -> dict[str, Any]:
     rows = list(read_rows(data / "bisgaard2010_standard_audiograms.csv"))
     frequencies = [key for key in rows[0] if key.isdigit()]
     return {
-        "source": "Bisgaard, Vlaming and Dahlquist 2010, Standard audiograms for the IEC 60118-15 "
-        "measurement procedure, Trends in Amplification 14(2), tables 2 and 4",
+        "source": "Bisgaard 2010, standard audiograms, tables 2 and 4",
         "derivation": "Copied. N: flat and moderately sloping, S: steeply sloping; up to 6 kHz.",
         "n": len(rows),
         "frequencies_hz": [int(f) for f in frequencies],
@@ -404,7 +401,7 @@ def hyperprior(thresholds: Array) -> dict[str, Any]:
             "between 2 and 8 dB, independent of the audiogram, which has no trials to learn from.",
         },
         "threshold_noise_sd_db": THRESHOLD_SD_DB,
-        "threshold_noise_note": "Assumption: SD of 5 dB rounding and retest together.",
+        "threshold_noise_note": "6.1 / sqrt 2: SD of manual retest differences, Mahomed 2013.",
         "curve": describe(fit),
         "sensitivity": sensitivity(thresholds),
     }
@@ -415,15 +412,20 @@ def hyperprior_sloped(plain: dict[str, Any]) -> dict[str, Any]:
     # Moments of the log-normal w = 10 / spread in closed form.
     w0 = UNIT_DB / SPREAD_MEDIAN_DB * math.exp(SPREAD_LOG_SD**2 / 2)
     variance_w = w0**2 * math.expm1(SPREAD_LOG_SD**2)
-    mean, covariance = plain["mean"].copy(), plain["covariance"].copy()
+    # c = w0 m and beta = w0^2 b: with w apart from them, the spread of w must not enter twice.
+    curve = plain["curve"]
+    rest = [0, 2, 3]
+    scale = np.array([w0, 1.0, 1.0])
+    mean, covariance = np.empty(4), np.zeros((4, 4))
+    mean[rest] = scale * curve["mean"] + np.array([0.0, 2.0 * math.log(w0), 0.0])
     mean[1] = math.log(variance_w)
-    covariance[1, :] = covariance[:, 1] = 0.0
+    covariance[np.ix_(rest, rest)] = curve["covariance"] * np.outer(scale, scale)
     covariance[1, 1] = SLOPED_LOG_ALPHA_SD**2
     return {
         "source": plain["source"],
         "derivation": "As hyperprior, for w ~ N(slope_mean, alpha) with slope_mean = E[w] and "
-        "log_alpha ~ N(log Var[w], 0.1^2) independent of the rest; the moments of c, log_beta and "
-        "log_l are those of hyperprior.",
+        "log_alpha ~ N(log Var[w], 0.1^2) independent of the rest; c = slope_mean m and "
+        "beta = slope_mean^2 b for the learned (m, b).",
         "n": plain["n"],
         "n_samples": plain["n_samples"],
         "parameters": THETA,
@@ -446,14 +448,13 @@ def tidy(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return tidy(value.tolist())
     if isinstance(value, float):
-        rounded = float(f"{value:.6g}")
-        return int(rounded) if rounded.is_integer() and abs(rounded) < 1e6 else rounded
+        return float(f"{value:.6g}")
     return value
 
 
 def row(label: str, values: Any, form: str = "8.2f") -> str:
     """One line of the summary."""
-    return f"  {label:<20}" + "".join(f" {value:>{form}}" for value in values)
+    return f"  {label:<24}" + "".join(f" {value:>{form}}" for value in values)
 
 
 def summary(norms: dict[str, Any]) -> str:
@@ -461,8 +462,8 @@ def summary(norms: dict[str, Any]) -> str:
     medians, people = norms["class_medians"], norms["population"]
     lines = [f"class medians, {medians['n']} ears (dB HL)", row("Hz", FREQUENCIES_HZ, "8d")]
     lines += [
-        row(f"{name} ({entry['n']})", entry["median_db_hl"], "8.1f")
-        for name, entry in medians["classes"].items()
+        row(f"{name} ({medians['counts'][name]})", values, "8.1f")
+        for name, values in medians["thresholds_db_hl"].items()
     ]
     lines += [
         f"\nstandard audiograms: {norms['bisgaard']['n']}",

@@ -24,7 +24,22 @@ _HOMES = {
     "Listener": "listener",
 }
 
-__all__ = [*_HOMES, "__version__"]
+__all__ = [
+    "Audiogram",
+    "Axis",
+    "Domain",
+    "Exam",
+    "Limits",
+    "Listener",
+    "Norm",
+    "Protocol",
+    "Screen",
+    "Tone",
+    "Trial",
+    "Verdict",
+    "__version__",
+    "population_norm",
+]
 
 if TYPE_CHECKING:
     from earshift.change import Protocol

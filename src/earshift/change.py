@@ -7,7 +7,7 @@ expects. Every choice that the paper leaves open is a named setting of `Protocol
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,21 +16,23 @@ from numpy.typing import NDArray
 
 from earshift import ep, kernels
 from earshift.field import (
+    SEARCH_TOLERANCE,
     Answers,
     Field,
     add_p_heard,
+    at,
     evidence,
     latent_grid,
     log_posterior,
     maximise,
     moments_on_grid,
 )
-from earshift.norms import Hyperprior, hyperprior
+from earshift.norms import Hyperprior
 from earshift.stimulus import finite, whole
 
 Array = NDArray[np.float64]
 
-HESSIAN_STEP = 1e-3  # in the hyperprior's standard deviations
+HESSIAN_STEP = 2e-3  # in the hyperprior's standard deviations; with EP at its search tolerance
 EIGENVALUE_FLOOR = 0.1  # of the whitened Hessian; the hyperprior alone gives 1
 
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -49,7 +51,7 @@ class Protocol:
     theta_g: str = "per_rho"  # one MAP per correlation, one for all, or not refitted
     rho_weights: str = "posterior"  # of the correlations in M_g's prediction
     evidence: str = "laplace"  # of M_g: plug-in MAP, Laplace over theta_g, running product
-    hyperprior_g: str = "population"  # centre of theta_g's hyperprior: population or theta_f
+    hyperprior_g: str = "reference"  # centre of theta_g's hyperprior: population or theta_f
     rho_points: int = 50
     rho_low: float = -1.0
     rho_high: float = 1.0
@@ -96,7 +98,7 @@ PROTOCOLS: dict[str, Protocol] = {
         theta_g="per_rho",
         rho_weights="prior",
         evidence="laplace",
-        hyperprior_g="population",
+        hyperprior_g="reference",
     ),
 }
 
@@ -116,36 +118,24 @@ def as_protocol(protocol: "str | Protocol | Mapping[str, Any]") -> Protocol:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def laplace_term(u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-                 place, x, y, gauss_tau, guess, lapse, tau, nu):  # fmt: skip
-    """What integrating theta_g adds to the log evidence at its mode u: -|u|^2/2 - log|H|/2.
-
-    H is the whitened Hessian (the identity without data, so the term is 0 then), from central
-    differences of the analytic gradient. Returns also whether an eigenvalue had to be floored.
-    """
+def curvature(u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+              place, x, y, gauss_tau, guess, lapse, tau, nu, H):  # fmt: skip
+    """Minus the Hessian of `log_posterior` at u, by differences of the gradient, into H."""
     k = u.size
-    H = np.empty((k, k))
-    for p in range(k):
-        step = np.zeros(k)
-        step[p] = HESSIAN_STEP
-        _, up = log_posterior(
-            u + step, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-            place, x, y, gauss_tau, guess, lapse, tau, nu, ep.TOLERANCE,
+    base = np.zeros(k)
+    for column in range(k + 1):
+        moved = u.copy()
+        if column > 0:
+            moved[column - 1] += HESSIAN_STEP
+        _, grad = log_posterior(
+            moved, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+            place, x, y, gauss_tau, guess, lapse, tau, nu, SEARCH_TOLERANCE,
         )  # fmt: skip
-        _, down = log_posterior(
-            u - step, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-            place, x, y, gauss_tau, guess, lapse, tau, nu, ep.TOLERANCE,
-        )  # fmt: skip
-        H[p] = (down - up) / (2.0 * HESSIAN_STEP)
-    values = np.linalg.eigvalsh(0.5 * (H + H.T))
-    floored = False
-    log_det = 0.0
-    for value in values:
-        if not value > EIGENVALUE_FLOOR:
-            floored = True
-            value = EIGENVALUE_FLOOR
-        log_det += math.log(value)
-    return -0.5 * (u @ u) - 0.5 * log_det, floored
+        for q in range(k):
+            if column == 0:
+                base[q] = grad[q]
+            else:
+                H[column - 1, q] = (base[q] - grad[q]) / HESSIAN_STEP
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -153,56 +143,65 @@ def fit_conjoint(refit, laplace, rhos, centre, chol, slope_mean, theta_f, b_f, G
                  gaps_ref, gaps, place, x, y, gauss_tau, guess, lapse):  # fmt: skip
     """Fit M_g at every correlation. refit: 0 not at all, 1 one theta per rho, 2 one for all.
 
-    Returns theta (J, k), log evidence (J), EP's b (J, d) and G (J, d, d), whether all settled,
-    and whether a Laplace Hessian was floored.
+    Returns u (J, k), the log evidence at it (J), EP's b (J, d) and G (J, d, d), the whitened
+    Hessians (J, k, k; zero unless laplace) and whether all settled. What is shared by all rho
+    stands in the first row and is repeated in the others.
     """
     n_rho, k, d, n = rhos.size, centre.size, gaps.shape[1] + 1, x.size
-    thetas = np.empty((n_rho, k))
+    us = np.zeros((n_rho, k))
     log_Z = np.empty(n_rho)
     bs = np.empty((n_rho, d))
     Gs = np.empty((n_rho, d, d))
+    hessians = np.zeros((n_rho, k, k))
     tau = np.zeros((n_rho, n))
     nu = np.zeros((n_rho, n))
-    u = np.zeros(k)
     H = np.eye(k)
     settled = True
-    floored = False
-    term = 0.0
-    if refit == 2:
-        settled = maximise(
-            u, H, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-            place, x, y, gauss_tau, guess, lapse, tau, nu,
-        )  # fmt: skip
-        if laplace:
-            term, floored = laplace_term(
-                u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-                place, x, y, gauss_tau, guess, lapse, tau, nu,
-            )  # fmt: skip
     for j in range(n_rho):
-        one = rhos[j : j + 1]
-        if refit == 1:
-            # The neighbour's mode and curvature are the starting point: still the trials alone.
-            if j > 0:
+        first, last = (0, n_rho) if refit == 2 else (j, j + 1)
+        if j > 0:
+            # The neighbour's mode, curvature and sites to start from: still the trials alone.
+            us[j] = us[j - 1]
+            if refit == 1:
                 tau[j] = tau[j - 1]
                 nu[j] = nu[j - 1]
+        if refit == 1 or (refit == 2 and j == 0):
             settled &= maximise(
-                u, H, one, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-                place, x, y, gauss_tau, guess, lapse, tau[j : j + 1], nu[j : j + 1],
+                us[j], H, rhos[first:last], centre, chol, slope_mean, theta_f, b_f, G_f,
+                gaps_ref, gaps, place, x, y, gauss_tau, guess, lapse,
+                tau[first:last], nu[first:last],
             )  # fmt: skip
             if laplace:
-                term, low = laplace_term(
-                    u, one, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-                    place, x, y, gauss_tau, guess, lapse, tau[j : j + 1], nu[j : j + 1],
+                curvature(
+                    us[j], rhos[first:last], centre, chol, slope_mean, theta_f, b_f, G_f,
+                    gaps_ref, gaps, place, x, y, gauss_tau, guess, lapse,
+                    tau[first:last], nu[first:last], hessians[j],
                 )  # fmt: skip
-                floored |= low
-        thetas[j] = centre + chol @ u
-        log_Z[j], _, bs[j], Gs[j], ok = evidence(
-            thetas[j], rhos[j], slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+        elif refit == 2:
+            hessians[j] = hessians[0]
+        value, _, b, G, ok = evidence(
+            at(centre, chol, us[j]), rhos[j], slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
             place, x, y, gauss_tau, guess, lapse, tau[j], nu[j], ep.TOLERANCE,
         )  # fmt: skip
-        log_Z[j] += term
+        log_Z[j] = value
+        bs[j] = b
+        Gs[j] = G
         settled &= ok
-    return thetas, log_Z, bs, Gs, settled, floored
+    return us, log_Z, bs, Gs, hessians, settled
+
+
+def laplace_terms(us: Array, hessians: Array) -> tuple[Array, bool]:
+    """What integrating theta_g adds to each log evidence at its mode: -|u|^2/2 - log|H|/2.
+
+    H is the identity without data, so the term is 0 then. Eigenvalues that are not safely positive
+    are floored; the second value says whether any was.
+    """
+    values = np.linalg.eigvalsh(0.5 * (hessians + hessians.transpose(0, 2, 1)))
+    floored = np.maximum(values, EIGENVALUE_FLOOR)
+    return (
+        -0.5 * (us**2).sum(axis=1) - 0.5 * np.log(floored).sum(axis=1),
+        bool((values < EIGENVALUE_FLOOR).any()),
+    )
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -258,9 +257,7 @@ class Hypothesis:
         old_gaps = kernels.squared_gaps(old.places, places)
         to_old = kernels.cross(old.theta, old.theta, old_gaps)
         to_new = rho * kernels.cross(old.theta, theta, old_gaps)
-        to_used = rho * kernels.cross(
-            old.theta, theta, kernels.squared_gaps(old.places, used)
-        )
+        to_used = rho * kernels.cross(old.theta, theta, kernels.squared_gaps(old.places, used))
         here = kernels.squared_gaps(places, places)
         to_places = np.hstack([to_old, to_new])
         prior = kernels.two_exams(old.theta, theta, rho, here)
@@ -270,12 +267,15 @@ class Hypothesis:
         mean = mean + to_places.T @ old.b
         cov = prior - to_places.T @ old.G @ to_places
         gaps_used = kernels.squared_gaps(places, used)
-        link = np.vstack(
-            [
-                rho * kernels.cross(old.theta, theta, gaps_used),
-                kernels.cross(theta, theta, gaps_used),
-            ]
-        ) - to_places.T @ old.G @ to_used
+        link = (
+            np.vstack(
+                [
+                    rho * kernels.cross(old.theta, theta, gaps_used),
+                    kernels.cross(theta, theta, gaps_used),
+                ]
+            )
+            - to_places.T @ old.G @ to_used
+        )
         b, G = self.bs[component], self.Gs[component]
         return mean + link @ b, cov - link @ G @ link.T
 
@@ -317,14 +317,20 @@ def conjoint(
     rhos = protocol.rhos
     n = answers.count
     refit = 0 if n == 0 else {"fixed": 0, "per_rho": 1, "shared": 2}[protocol.theta_g]
-    thetas, log_Z, bs, Gs, settled, floored = fit_conjoint(
-        refit, protocol.evidence == "laplace" and refit > 0, rhos, centre, chol,
-        reference.slope_mean, reference.theta, reference.b, reference.G,
-        kernels.squared_gaps(reference.places, answers.places),
-        kernels.squared_gaps(answers.places, answers.places),
-        answers.place, answers.intensity, answers.answer, answers.gauss_tau,
-        reference.guess, reference.lapse,
-    )  # fmt: skip
+    laplace = protocol.evidence == "laplace" and refit > 0
+    with ep.compiling("screen"):
+        us, log_Z, bs, Gs, hessians, settled = fit_conjoint(
+            refit, laplace, rhos, centre, chol,
+            reference.slope_mean, reference.theta, reference.b, reference.G,
+            kernels.squared_gaps(reference.places, answers.places),
+            kernels.squared_gaps(answers.places, answers.places),
+            answers.place, answers.intensity, answers.answer, answers.gauss_tau,
+            reference.guess, reference.lapse,
+        )  # fmt: skip
+    floored = False
+    if laplace:
+        terms, floored = laplace_terms(us, hessians)
+        log_Z = log_Z + terms
     top = log_Z.max()
     mass = np.exp(log_Z - top)
     log_evidence = float(top + np.log(mass.mean()))
@@ -334,10 +340,10 @@ def conjoint(
         answers=answers,
         rhos=rhos,
         weights=uniform if protocol.rho_weights == "prior" else mass / mass.sum(),
-        thetas=thetas,
+        thetas=centre + us @ chol.T,
         bs=bs,
         Gs=Gs,
         log_evidence=log_evidence,
         converged=bool(settled),
-        floored=bool(floored),
+        floored=floored,
     )

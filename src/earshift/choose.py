@@ -64,7 +64,7 @@ def information(mu, s, guess, lapse):
     gain = 1.0 - guess - lapse
     low = answer_entropy(-40.0, guess, lapse)
     high = answer_entropy(40.0, guess, lapse)
-    n_bump = int(round(2.0 * _BUMP_EDGE / _BUMP_STEP)) + 1
+    n_bump = round(2.0 * _BUMP_EDGE / _BUMP_STEP) + 1
     bump = np.empty(n_bump)
     for j in range(n_bump):
         f = -_BUMP_EDGE + j * _BUMP_STEP
@@ -87,8 +87,8 @@ def information(mu, s, guess, lapse):
             for j in range(_NODES.size):
                 expected += _WEIGHTS[j] * answer_entropy(m + sd * _NODES[j], guess, lapse)
         else:
-            first = max(0, int(math.floor((m - 9.0 * sd + _BUMP_EDGE) / _BUMP_STEP)))
-            last = min(n_bump, int(math.ceil((m + 9.0 * sd + _BUMP_EDGE) / _BUMP_STEP)) + 1)
+            first = max(0, math.floor((m - 9.0 * sd + _BUMP_EDGE) / _BUMP_STEP))
+            last = min(n_bump, math.ceil((m + 9.0 * sd + _BUMP_EDGE) / _BUMP_STEP) + 1)
             for j in range(first, last):
                 z = (-_BUMP_EDGE + j * _BUMP_STEP - m) / sd
                 expected += bump[j] * math.exp(-0.5 * z * z)

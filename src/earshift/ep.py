@@ -17,8 +17,12 @@ A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gaus
 a threshold read from an audiogram enters.
 """
 
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from threading import Timer
 
 import numpy as np
 from numba import njit
@@ -28,9 +32,36 @@ Array = NDArray[np.float64]
 
 HEARD, MISSED, GAUSSIAN = 1, -1, 0
 
+_compiled: set[str] = set()
+
+
+@contextmanager
+def compiling(part: str) -> Iterator[None]:
+    """Around the first use of jitted code: says so when it has to be compiled first.
+
+    Compiled code is cached on disk, so this happens once on a machine; a cached start is quick and
+    stays silent.
+    """
+    if part in _compiled:
+        yield
+        return
+    notice = Timer(
+        3.0,
+        logging.getLogger("earshift").warning,
+        ["compiling the numerical kernels of the %s: once on this machine, under a minute", part],
+    )
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+        _compiled.add(part)
+    finally:
+        notice.cancel()
+
+
 SQRT_2PI = math.sqrt(2 * math.pi)
 DAMPINGS = (1.0, 0.5, 0.25)  # tried in turn, each from empty sites, until the sites settle
-MAX_SWEEPS = 60
+SWEEPS, ROUNDS = 20, 3  # sweeps between two fresh posteriors; such rounds for each damping
 TOLERANCE = 1e-8
 
 
@@ -85,13 +116,15 @@ def assemble(m, ia, ib, x, tau, nu, A, r):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
-    """One pass over all sites (GPML Alg. 3.5, lines 4-10). Returns the largest relative change.
+    """One pass over all sites (GPML Alg. 3.5, lines 4-10).
 
-    A site whose cavity is improper just now is left for the next pass: the others move first.
+    Returns the largest relative change, and by how much log|I + S A| grew. A site whose cavity is
+    improper just now is left for the next pass: the others move first.
     """
     d = mu.size
     u = np.empty(d)
     change = 0.0
+    log_det = 0.0
     for n in range(x.size):
         if y[n] == GAUSSIAN:
             continue
@@ -120,6 +153,7 @@ def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
         tau[n] += d_tau
         nu[n] += d_nu
         grow = 1.0 / (1.0 + d_tau * s)
+        log_det -= math.log(grow)
         for k in range(d):
             u[k] = xn * Sigma[a, k] + Sigma[b, k]
         scale = d_tau * grow
@@ -129,7 +163,59 @@ def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
             w = scale * u[k]
             for j in range(d):
                 Sigma[k, j] -= w * u[j]
-    return change
+    return change, log_det
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def invert(B):
+    """B^-1 and log|B| by Gauss-Jordan elimination with row pivoting; B is used up.
+
+    NaN for the log determinant where it is not positive. Plain loops instead of LAPACK: the
+    matrices are small, and numba compiles everything again in every caller, so that what stands
+    here decides how long a machine's first tone takes.
+    """
+    d = B.shape[0]
+    inverse = np.eye(d)
+    log_det = 0.0
+    sign = 1.0
+    for k in range(d):
+        best = k
+        for j in range(k + 1, d):
+            if abs(B[j, k]) > abs(B[best, k]):
+                best = j
+        if best != k:
+            sign = -sign
+            for c in range(d):
+                B[k, c], B[best, c] = B[best, c], B[k, c]
+                inverse[k, c], inverse[best, c] = inverse[best, c], inverse[k, c]
+        pivot = B[k, k]
+        if pivot < 0.0:
+            sign = -sign
+        log_det += math.log(abs(pivot))
+        scale = 1.0 / pivot
+        for c in range(d):
+            B[k, c] *= scale
+            inverse[k, c] *= scale
+        for j in range(d):
+            factor = B[j, k]
+            if j != k and factor != 0.0:
+                for c in range(d):
+                    B[j, c] -= factor * B[k, c]
+                    inverse[j, c] -= factor * inverse[k, c]
+    return inverse, log_det if sign > 0.0 else math.nan
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def product(A, B):
+    """A B, in plain loops (see `invert`)."""
+    out = np.zeros((A.shape[0], B.shape[1]))
+    for j in range(A.shape[0]):
+        for k in range(A.shape[1]):
+            a = A[j, k]
+            if a != 0.0:
+                for c in range(B.shape[1]):
+                    out[j, c] += a * B[k, c]
+    return out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -144,44 +230,61 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     n_rows = x.size
     A = np.empty((d, d))
     r = np.empty(d)
-    eye = np.eye(d)
+    mu = np.empty(d)
     for n in range(n_rows):
         if y[n] == GAUSSIAN:
             tau[n] = gauss_tau[n]
             nu[n] = 0.0
 
     converged = False
-    Sigma = np.empty((d, d))
-    for attempt in range(len(DAMPINGS)):
-        if attempt > 0:
+    rounds = 0
+    log_det = 0.0
+    Sigma = S.copy()
+    mu[:] = m
+    empty = True
+    for n in range(n_rows):
+        empty &= tau[n] == 0.0 and nu[n] == 0.0
+    while not converged and rounds < len(DAMPINGS) * ROUNDS:
+        if rounds > 0 and rounds % ROUNDS == 0:
             for n in range(n_rows):
                 if y[n] != GAUSSIAN:
                     tau[n] = 0.0
                     nu[n] = 0.0
-        for restart in range(3):
-            # Fresh posterior from the sites: removes the rounding that rank-one updates collect.
+        if rounds > 0 or not empty:
+            # The posterior of the sites as they are; this also removes the rounding that rank-one
+            # updates collect.
             assemble(m, ia, ib, x, tau, nu, A, r)
-            Sigma[:] = np.linalg.solve(eye + S @ A, S)
-            mu = m + Sigma @ r
-            for _ in range(MAX_SWEEPS // 3):
-                if sweep(ia, ib, x, y, guess, lapse, DAMPINGS[attempt], tau, nu, mu, Sigma) < tol:
-                    converged = True
-                    break
-            if converged:
+            B = product(S, A)
+            for k in range(d):
+                B[k, k] += 1.0
+            inverse, log_det = invert(B)
+            Sigma = product(inverse, S)
+            for k in range(d):
+                mu[k] = m[k]
+                for j in range(d):
+                    mu[k] += Sigma[k, j] * r[j]
+        for _ in range(SWEEPS):
+            change, growth = sweep(
+                ia, ib, x, y, guess, lapse, DAMPINGS[rounds // ROUNDS], tau, nu, mu, Sigma
+            )
+            log_det += growth
+            if change < tol:
+                converged = True
                 break
-        if converged:
-            break
+        rounds += 1
 
+    # b = (I + A S)^-1 r and G = (I + A S)^-1 A, both by way of Sigma = (I + S A)^-1 S.
     assemble(m, ia, ib, x, tau, nu, A, r)
-    B = eye + S @ A
-    inverse = np.linalg.inv(B)
-    Sigma[:] = inverse @ S
-    mu = m + Sigma @ r
-    G = inverse.T @ A
-    b = inverse.T @ r
-    sign, log_det = np.linalg.slogdet(B)
-    log_Z = -0.5 * log_det + 0.5 * (r @ (Sigma @ r))
-    ok = sign > 0.0
+    AS = product(A, Sigma)
+    G = product(AS, A)
+    b = r.copy()
+    log_Z = -0.5 * log_det
+    for k in range(d):
+        for j in range(d):
+            G[k, j] = A[k, j] - G[k, j]
+            b[k] -= AS[k, j] * r[j]
+        log_Z += 0.5 * r[k] * (mu[k] - m[k])
+    ok = True
     for n in range(n_rows):
         a, k, xn, t = ia[n], ib[n], x[n], tau[n]
         m_n = xn * m[a] + m[k]

@@ -7,7 +7,7 @@ tone, and an exam read back from a file asks what the unbroken one would have as
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -170,9 +170,7 @@ def halton_tone(seed: int, number: int, domain: Domain, mask: NDArray[np.bool_])
     playable = mask.any(axis=1)
     away = (((domain.places - target[:-1]) / span[:-1]) ** 2).sum(axis=1)
     place = int(np.where(playable, away, np.inf).argmin())
-    level = int(
-        np.where(mask[place], np.abs(domain.intensities - target[-1]), np.inf).argmin()
-    )
+    level = int(np.where(mask[place], np.abs(domain.intensities - target[-1]), np.inf).argmin())
     return domain.tone(place, level)
 
 
@@ -265,9 +263,7 @@ class Exam(_Sitting):
         return cls(**design)
 
 
-def thresholds_from_samples(
-    frequencies: Array, levels: Array, domain: Domain
-) -> list[Threshold]:
+def thresholds_from_samples(frequencies: Array, levels: Array, domain: Domain) -> list[Threshold]:
     """Median and 95 % interval of sampled thresholds (model units), cut to the domain."""
     axis = domain.intensity
     low_edge, high_edge = axis.values[0], axis.values[-1]
@@ -475,37 +471,53 @@ class Screen(_Sitting):
             protocol=self.protocol.name,
         )
 
+    def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
+        """The ear's thresholds now, both hypotheses weighed by their probability."""
+        frequencies, places = self._frequencies(frequencies_hz)
+        rng, state = self._rng(_SAMPLE), self._state
+        changed = int(rng.binomial(SAMPLES, self.p_changed))
+        parts = [
+            self._before_and_after(hypothesis, places, count, rng)[1]
+            for hypothesis, count in (
+                (state.different, changed),
+                (state.unchanged, SAMPLES - changed),
+            )
+            if count
+        ]
+        return thresholds_from_samples(frequencies, np.concatenate(parts), self.domain)
+
     def _shifts(self, frequencies_hz: Sequence[float] | None) -> tuple[Shift, ...]:
         frequencies, places = self._frequencies(frequencies_hz)
-        different, rng = self._state.different, self._rng(_SAMPLE)
-        shares = rng.multinomial(SAMPLES, different.weights / different.weights.sum())
-        d = frequencies.size + 1
+        before, after = self._before_and_after(
+            self._state.different, places, SAMPLES, self._rng(_SAMPLE)
+        )
+        axis = self.domain.intensity
+        low, high = axis.model_values[0], axis.model_values[-1]
+        # A threshold outside the domain is only known to be outside: cut, then compare.
+        change = (np.clip(after, low, high) - np.clip(before, low, high)) * axis.scale
+        middle, lower, upper = np.quantile(change, (0.5, 0.025, 0.975), axis=0)
+        outside = np.zeros(frequencies.size, dtype=bool)
+        for levels in (before, after):
+            typical = np.median(levels, axis=0)
+            outside |= (typical < low) | (typical > high)
+        return tuple(
+            Shift(float(f), float(middle[k]), float(lower[k]), float(upper[k]), bool(outside[k]))
+            for k, f in enumerate(frequencies)
+        )
+
+    def _before_and_after(
+        self, hypothesis: Hypothesis, places: Array, count: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Samples of the old and the new thresholds together, in model units."""
+        shares = rng.multinomial(count, hypothesis.weights / hypothesis.weights.sum())
+        d = places.shape[0] + 1
         old, new = [], []
         for component in np.nonzero(shares)[0]:
-            mean, cov = different.latent_pair(int(component), places)
+            mean, cov = hypothesis.latent_pair(int(component), places)
             draws = field.positive_slope_samples(mean, cov, [0, d], int(shares[component]), rng)
             old.append(-draws[:, 1:d] / draws[:, :1])
             new.append(-draws[:, d + 1 :] / draws[:, d : d + 1])
-        axis = self.domain.intensity
-        low_edge, high_edge = axis.model_values[0], axis.model_values[-1]
-        before, after = np.concatenate(old), np.concatenate(new)
-        # A threshold outside the domain is only known to be outside: cut, then compare.
-        change = np.clip(after, low_edge, high_edge) - np.clip(before, low_edge, high_edge)
-        quantiles = np.quantile(change * axis.scale, (0.5, 0.025, 0.975), axis=0)
-        outside = [
-            (np.median(levels, axis=0) < low_edge) | (np.median(levels, axis=0) > high_edge)
-            for levels in (before, after)
-        ]
-        return tuple(
-            Shift(
-                frequency_hz=float(frequencies[k]),
-                shift_db=float(quantiles[0, k]),
-                low_db=float(quantiles[1, k]),
-                high_db=float(quantiles[2, k]),
-                censored=bool(outside[0][k] or outside[1][k]),
-            )
-            for k in range(frequencies.size)
-        )
+        return np.concatenate(old), np.concatenate(new)
 
     def _design(self) -> dict[str, Any]:
         return {

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 SEARCH_TOLERANCE = 1e-6  # EP, while the hyperparameters are still moving
-GRADIENT_TOLERANCE = 1e-4  # in the hyperprior's standard deviations
+GRADIENT_TOLERANCE = 1e-3  # in the hyperprior's standard deviations: 1e-6 nats
 MAX_STEPS = 60
 
 
@@ -84,9 +84,15 @@ def conditioned_prior(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps)
         empty = np.zeros((0, d))
         return m, K, K, empty, empty
     link = kernels.cross(theta_f, theta, gaps_ref)
-    T = G_f @ link
-    S = K - (rho * rho) * (link.T @ T)
-    m += rho * (link.T @ b_f)
+    T = ep.product(G_f, link)
+    S = K.copy()
+    for r in range(b_f.size):
+        for j in range(d):
+            h = rho * link[r, j]
+            m[j] += h * b_f[r]
+            h *= rho
+            for k in range(d):
+                S[j, k] -= h * T[r, k]
     return m, S, K, link, T
 
 
@@ -94,17 +100,23 @@ def conditioned_prior(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps)
 def evidence(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
              place, x, y, gauss_tau, guess, lapse, tau, nu, tol):  # fmt: skip
     """log p(answers | theta, rho, reference) and its gradient in theta, with EP's b and G."""
-    m, S, K, link, T = conditioned_prior(
-        theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps
-    )
+    m, S, K, link, T = conditioned_prior(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps)
     ia = np.zeros(x.size, np.int64)
     log_Z, b, G, ok = ep.run(m, S, ia, place + 1, x, y, gauss_tau, guess, lapse, tau, nu, tol)
-    Q = 0.5 * (np.outer(b, b) - G)
+    d = b.size
+    Q = np.empty((d, d))
     grad = np.zeros(theta.size)
-    grad[0] = b[1:].sum()
+    for j in range(d):
+        for k in range(d):
+            Q[j, k] = 0.5 * (b[j] * b[k] - G[j, k])
+        if j > 0:
+            grad[0] += b[j]
     kernels.covariance_gradient(theta, gaps, K, Q, grad)
     if link.shape[0] > 0:
-        R = rho * np.outer(b_f, b) - 2.0 * rho * rho * (T @ Q)
+        R = ep.product(T, Q)
+        for j in range(b_f.size):
+            for k in range(d):
+                R[j, k] = rho * (b_f[j] * b[k] - 2.0 * rho * R[j, k])
         kernels.cross_gradient(theta_f, theta, gaps_ref, link, R, grad)
     return log_Z, grad, b, G, ok
 
@@ -116,28 +128,36 @@ def log_posterior(u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref
 
     The normalisation of the hyperprior is left out: it is the same for all theta.
     """
-    theta = centre + chol @ u
+    size = u.size
+    theta = at(centre, chol, u)
     n_rho = rhos.size
     log_Z = np.empty(n_rho)
-    grads = np.empty((n_rho, theta.size))
+    grads = np.empty((n_rho, size))
+    top = -np.inf
     for j in range(n_rho):
-        log_Z[j], grads[j], _, _, ok = evidence(
+        value, slope, _, _, ok = evidence(
             theta, rhos[j], slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
             place, x, y, gauss_tau, guess, lapse, tau[j], nu[j], tol,
         )  # fmt: skip
-        if not ok:
-            log_Z[j] = -np.inf
-    top = log_Z.max()
-    if not math.isfinite(top):
-        return -np.inf, np.zeros(u.size)
-    weight = np.exp(log_Z - top)
-    total = weight.sum()
-    grad = np.zeros(theta.size)
+        log_Z[j] = value if ok else -np.inf
+        top = max(top, log_Z[j])
+        for p in range(size):
+            grads[j, p] = slope[p]
+    grad = np.zeros(size)
+    if top == -np.inf:
+        return -np.inf, grad
+    total = 0.0
     for j in range(n_rho):
-        if weight[j] > 0.0:
-            grad += (weight[j] / total) * grads[j]
-    value = top + math.log(total / n_rho) - 0.5 * (u @ u)
-    return value, chol.T @ grad - u
+        total += math.exp(log_Z[j] - top)
+    value = top + math.log(total / n_rho)
+    for p in range(size):
+        value -= 0.5 * u[p] * u[p]
+        grad[p] = -u[p]
+        for q in range(p, size):  # chol is lower triangular
+            for j in range(n_rho):
+                if log_Z[j] > -np.inf:
+                    grad[p] += chol[q, p] * grads[j, q] * math.exp(log_Z[j] - top) / total
+    return value, grad
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -147,50 +167,107 @@ def maximise(u, H, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, 
 
     Returns whether the gradient vanished. EP sites are carried from step to step.
     """
-    value, grad = log_posterior(
-        u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-        place, x, y, gauss_tau, guess, lapse, tau, nu, SEARCH_TOLERANCE,
-    )  # fmt: skip
-    if not math.isfinite(value):
-        return False
-    eye = np.eye(u.size)
-    for _ in range(MAX_STEPS):
-        if np.abs(grad).max() < GRADIENT_TOLERANCE:
-            return True
-        step = H @ grad
-        rise = grad @ step
-        if not rise > 0.0:
-            H[:] = eye
-            step = grad.copy()
-            rise = grad @ step
-        # No more than two prior SDs at once: far outside, the evidence is flat and misleading.
-        length = math.sqrt(step @ step)
-        scale = min(1.0, 2.0 / length)
-        accepted = False
-        for _ in range(25):
-            trial = u + scale * step
-            new_value, new_grad = log_posterior(
-                trial, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-                place, x, y, gauss_tau, guess, lapse, tau, nu, SEARCH_TOLERANCE,
-            )  # fmt: skip
-            # The small allowance is EP's own tolerance: below it a rise cannot be seen.
-            if new_value >= value + 1e-4 * scale * rise - 1e-9:
-                accepted = True
-                break
+    size = u.size
+    trial = u.copy()
+    step = np.zeros(size)
+    grad = np.zeros(size)
+    fall = np.zeros(size)
+    value, scale, rise = -np.inf, 0.0, 0.0
+    steps, shrinks = 0, 0
+    while True:
+        new_value, new_grad = log_posterior(
+            trial, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
+            place, x, y, gauss_tau, guess, lapse, tau, nu, SEARCH_TOLERANCE,
+        )  # fmt: skip
+        if steps == 0 and new_value == -np.inf:
+            return False
+        # The small allowance is EP's own tolerance: below it a rise cannot be seen.
+        if not new_value >= value + 1e-4 * scale * rise - 1e-9:
+            shrinks += 1
+            if shrinks == 25:
+                return largest(grad) < 100.0 * GRADIENT_TOLERANCE
             scale *= 0.4
-        if not accepted:
-            return np.abs(grad).max() < 100.0 * GRADIENT_TOLERANCE
-        s = trial - u
-        q = grad - new_grad
-        curve = s @ q
-        if curve > 1e-12:
-            Hq = H @ q
-            H += (1.0 + (q @ Hq) / curve) * np.outer(s, s) / curve
-            H -= (np.outer(Hq, s) + np.outer(s, Hq)) / curve
-        u[:] = trial
+            for p in range(size):
+                trial[p] = u[p] + scale * step[p]
+            continue
+        if steps > 0:
+            for p in range(size):
+                fall[p] = grad[p] - new_grad[p]
+                step[p] *= scale
+            bfgs(H, step, fall)
+        for p in range(size):
+            u[p] = trial[p]
+            grad[p] = new_grad[p]
         value = new_value
-        grad = new_grad
-    return False
+        if largest(grad) < GRADIENT_TOLERANCE:
+            return True
+        steps += 1
+        if steps > MAX_STEPS:
+            return False
+        rise = along(H, grad, step)
+        if not rise > 0.0:
+            H[:, :] = 0.0
+            for p in range(size):
+                H[p, p] = 1.0
+            rise = along(H, grad, step)
+        # No more than two prior SDs at once: far outside, the evidence is flat and misleading.
+        length = 0.0
+        for p in range(size):
+            length += step[p] * step[p]
+        scale = min(1.0, 2.0 / math.sqrt(length))
+        shrinks = 0
+        for p in range(size):
+            trial[p] = u[p] + scale * step[p]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def at(centre, chol, u):
+    """theta = centre + chol u."""
+    theta = centre.copy()
+    for p in range(u.size):
+        for q in range(p + 1):
+            theta[p] += chol[p, q] * u[q]
+    return theta
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def largest(v):
+    """The largest absolute entry."""
+    out = 0.0
+    for p in range(v.size):
+        out = max(out, abs(v[p]))
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def along(H, grad, step):
+    """Write the step H grad and return the rise per unit of it, grad' H grad."""
+    rise = 0.0
+    for p in range(grad.size):
+        step[p] = 0.0
+        for q in range(grad.size):
+            step[p] += H[p, q] * grad[q]
+        rise += grad[p] * step[p]
+    return rise
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def bfgs(H, s, q):
+    """Update the inverse Hessian for a step s over which the gradient fell by q."""
+    size = s.size
+    Hq = np.zeros(size)
+    curve = 0.0
+    bend = 0.0
+    for p in range(size):
+        for r in range(size):
+            Hq[p] += H[p, r] * q[r]
+        curve += s[p] * q[p]
+        bend += q[p] * Hq[p]
+    if curve > 1e-12:
+        for p in range(size):
+            for r in range(size):
+                H[p, r] += (1.0 + bend / curve) * s[p] * s[r] / curve
+                H[p, r] -= (Hq[p] * s[r] + s[p] * Hq[r]) / curve
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -202,7 +279,7 @@ def latent_grid(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref_grid, gaps_r
     numbers are the whole prediction on the tone grid.
     """
     K = kernels.cross(theta, theta, gaps_grid_used)
-    d = K.shape[0]
+    d, used = K.shape
     alpha = math.exp(theta[kernels.LOG_ALPHA])
     beta = math.exp(theta[kernels.LOG_BETA])
     mean = np.full(d, theta[0])
@@ -214,19 +291,21 @@ def latent_grid(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref_grid, gaps_r
     if b_f.size > 0 and rho != 0.0:
         link = kernels.cross(theta_f, theta, gaps_ref_grid)
         link_used = kernels.cross(theta_f, theta, gaps_ref_used)
-        T = G_f @ link
-        K = K - (rho * rho) * (T.T @ link_used)
-        mean += rho * (link.T @ b_f)
-        for k in range(d):
-            var[k] -= rho * rho * (link[:, k] @ T[:, k])
-            if k > 0:
-                cov_w[k] -= rho * rho * (link[:, 0] @ T[:, k])
-        cov_w[0] = var[0]
-    mean += K @ b
-    KG = K @ G
+        T = ep.product(G_f, link)
+        for r in range(b_f.size):
+            for k in range(d):
+                mean[k] += rho * link[r, k] * b_f[r]
+                h = rho * rho * T[r, k]
+                var[k] -= h * link[r, k]
+                cov_w[k] -= h * link[r, 0]
+                for j in range(used):
+                    K[k, j] -= h * link_used[r, j]
+    KG = ep.product(K, G)
     for k in range(d):
-        var[k] -= KG[k] @ K[k]
-        cov_w[k] -= KG[0] @ K[k]
+        for j in range(used):
+            mean[k] += K[k, j] * b[j]
+            var[k] -= KG[k, j] * K[k, j]
+            cov_w[k] -= KG[0, j] * K[k, j]
     return mean, cov_w, var
 
 
@@ -306,6 +385,11 @@ class Field:
 
 def fit(answers: Answers, prior: Hyperprior, guess: float = 0.0, lapse: float = 0.0) -> Field:
     """MAP fit of a field of its own (the first exam; M_f's hyperparameters)."""
+    with ep.compiling("exam"):
+        return _fit(answers, prior, guess, lapse)
+
+
+def _fit(answers: Answers, prior: Hyperprior, guess: float, lapse: float) -> Field:
     axes = answers.places.shape[1]
     centre, chol = prior.whitened(axes)
     gaps = kernels.squared_gaps(answers.places, answers.places)
@@ -322,7 +406,7 @@ def fit(answers: Answers, prior: Hyperprior, guess: float = 0.0, lapse: float = 
             answers.place, answers.intensity, answers.answer, answers.gauss_tau,
             guess, lapse, tau, nu,
         )  # fmt: skip
-    theta = centre + chol @ u
+    theta = at(centre, chol, u)
     log_Z, _, b, G, ok = evidence(
         theta, 0.0, prior.slope_mean, centre, NO_REFERENCE_B, NO_REFERENCE_G, no_gaps, gaps,
         answers.place, answers.intensity, answers.answer, answers.gauss_tau,

@@ -33,11 +33,11 @@ def class_names() -> tuple[str, ...]:
 def class_median(name: str) -> dict[float, float]:
     """Median thresholds of one hearing-loss class: frequency in Hz to dB HL (NHANES)."""
     block = tables()["class_medians"]
-    if name not in block["thresholds_db_hl"]:
-        raise ValueError(
-            f"unknown hearing-loss class {name!r}; known: {', '.join(block['thresholds_db_hl'])}"
-        )
-    return dict(zip(block["frequencies_hz"], block["thresholds_db_hl"][name], strict=True))
+    medians = block["thresholds_db_hl"]
+    if name not in medians:
+        raise ValueError(f"unknown hearing-loss class {name!r}; known: {', '.join(medians)}")
+    pairs = zip(block["frequencies_hz"], medians[name], strict=True)
+    return {float(f): float(level) for f, level in pairs}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,22 @@
+"""Shared by all tests: Hypothesis draws the same examples every time, and two exams to refer to."""
+
+import pytest
+from helpers import MILD, run_exam
+from hypothesis import settings
+
+import earshift as es
+
+settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
+settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session")
+def mild_exam() -> es.Exam:
+    """A finished first exam of a mildly impaired ear. Read only: tests share it."""
+    return run_exam(es.Exam(seed=1), MILD, tones=50)
+
+
+@pytest.fixture(scope="session")
+def short_exam() -> es.Exam:
+    """Twenty tones of the same ear on the audiometer's frequencies. Read only: tests share it."""
+    return run_exam(es.Exam(seed=1, domain="audiometer", halton_tones=10), MILD, tones=20)

@@ -1,0 +1,93 @@
+"""What several test files need: ears, exams run on them, and tones in model units."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+import earshift as es
+from earshift import ep, kernels
+from earshift.field import Answers
+
+Array = NDArray[np.float64]
+Sitting = TypeVar("Sitting", es.Exam, es.Screen)
+
+HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
+NORMAL = dict(zip(HZ, (10.0, 5.0, 5.0, 5.0, 10.0, 15.0, 10.0), strict=True))
+MILD = dict(zip(HZ, (25.0, 30.0, 40.0, 45.0, 50.0, 60.0, 65.0), strict=True))
+
+
+def run_exam(
+    sitting: Sitting, ear: Mapping[float, float], tones: int, seed: int = 0, lapse: float = 0.0
+) -> Sitting:
+    """Ask and answer until that many tones were told, whether the sitting is done or not."""
+    listener = es.Listener(ear, seed=seed, lapse=lapse)
+    while len(sitting.trials) < tones:
+        tone = sitting.ask()
+        sitting.tell(tone, listener(tone))
+    return sitting
+
+
+def tell_all(sitting: Sitting, trials: Iterable[es.Trial]) -> Sitting:
+    """Tell recorded trials."""
+    for trial in trials:
+        sitting.tell(trial.tone, trial.heard)
+    return sitting
+
+
+def model_units(frequency_hz: Sequence[float], level_db_hl: Sequence[float]) -> tuple[Array, Array]:
+    """Octaves re 1 kHz and tens of dB re 50 dB HL, written out again: the tests' own conversion."""
+    return np.log2(np.array(frequency_hz) / 1000.0), (np.array(level_db_hl) - 50.0) / 10.0
+
+
+def answers(phi: Array, i: Array, heard: Sequence[bool] | NDArray[np.bool_]) -> Answers:
+    """Rows for the engine. phi is (n,) for one smooth axis or (n, P)."""
+    places = np.asarray(phi).reshape(len(heard), -1)
+    return Answers.of(
+        places=[tuple(row) for row in places],
+        intensities=list(i),
+        answers=[ep.HEARD if yes else ep.MISSED for yes in heard],
+        axes=places.shape[1],
+    )
+
+
+def tone_covariance(theta: Sequence[float], phi: Array, i: Array) -> Array:
+    """alpha i i' + beta exp(-|phi - phi'|^2 / 2 l^2) over trials, by numpy alone."""
+    theta = np.asarray(theta)
+    phi = np.asarray(phi).reshape(len(i), -1)
+    lengths = np.exp(theta[3:])
+    scaled = (phi[:, None, :] - phi[None, :, :]) / lengths
+    smooth = np.exp(theta[2] - 0.5 * (scaled**2).sum(axis=2))
+    return np.exp(theta[1]) * np.outer(i, i) + smooth
+
+
+def rows_to_latent(place: NDArray[np.int64], i: Array, n_places: int) -> Array:
+    """U of f = U z for the latent vector z = (w, h_1 .. h_F)."""
+    U = np.zeros((len(i), n_places + 1))
+    U[:, 0] = i
+    U[np.arange(len(i)), place + 1] = 1.0
+    return U
+
+
+def draw_theta(rng: np.random.Generator, axes: int = 1) -> Array:
+    """A plausible theta, whatever the package's hyperprior is today."""
+    mean = np.array([5.0, 1.8, 1.8] + [-0.5] * axes)
+    sd = np.array([4.0, 0.7, 1.0] + [0.5] * axes)
+    return rng.normal(mean, sd)
+
+
+def gaps_of(places: Array, others: Array) -> Array:
+    return kernels.squared_gaps(np.ascontiguousarray(places), np.ascontiguousarray(others))
+
+
+def numeric_gradient(function, at: Array, step: float = 1e-5) -> Array:
+    """Central differences of a scalar function."""
+    at = np.asarray(at, dtype=float)
+    grad = np.empty(at.shape)
+    for k in np.ndindex(at.shape):
+        up, down = at.copy(), at.copy()
+        up[k] += step
+        down[k] -= step
+        grad[k] = (function(up) - function(down)) / (2.0 * step)
+    return grad
