@@ -33,11 +33,14 @@ types: $(STAMP)
 bench: $(STAMP) ## speed, as ratios in one run (with the peers when bench-peers has built them)
 	$(BIN)/python benchmarks/bench.py
 
-bench-peers: $(STAMP) ## build the peers' own environment, then bench
+# AEPsych and GPy ask for different numpy versions; GPy runs well with AEPsych's, so it goes in
+# without its own requirements.
+bench-peers: $(STAMP) ## build the peers' own environment, bench with them, write docs/benchmarks.md
 	$(PYTHON) -m venv .venv-peers
-	.venv-peers/bin/pip install --quiet torch==2.13.0
-	.venv-peers/bin/pip install --quiet -r benchmarks/peers-requirements.txt
-	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check torch==2.13.0
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers-requirements.txt
+	.venv-peers/bin/pip install --quiet --disable-pip-version-check --no-deps GPy==1.15.0 paramz==0.10.0
+	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python --write docs
 
 constraints: ## pin the versions of everything, without addresses
 	$(BIN)/python -m pip install --quiet uv

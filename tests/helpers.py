@@ -1,6 +1,6 @@
 """What several test files need: ears, exams run on them, and tones in model units."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 import earshift as es
 from earshift import ep, kernels
-from earshift.field import Answers
+from earshift.field import Answers, Field, evidence
 
 Array = NDArray[np.float64]
 Sitting = TypeVar("Sitting", es.Exam, es.Screen)
@@ -81,7 +81,7 @@ def gaps_of(places: Array, others: Array) -> Array:
     return kernels.squared_gaps(np.ascontiguousarray(places), np.ascontiguousarray(others))
 
 
-def numeric_gradient(function, at: Array, step: float = 1e-5) -> Array:
+def numeric_gradient(function: Callable[[Array], float], at: Array, step: float = 1e-5) -> Array:
     """Central differences of a scalar function."""
     at = np.asarray(at, dtype=float)
     grad = np.empty(at.shape)
@@ -91,3 +91,28 @@ def numeric_gradient(function, at: Array, step: float = 1e-5) -> Array:
         down[k] -= step
         grad[k] = (function(up) - function(down)) / (2.0 * step)
     return grad
+
+
+def field_evidence(
+    theta: Array,
+    rows: Answers,
+    reference: Field | None = None,
+    rho: float = 0.0,
+    guess: float = 0.0,
+    lapse: float = 0.0,
+) -> tuple[float, Array, bool]:
+    """log p(answers | theta, rho, reference), its gradient in theta, and whether EP settled."""
+    axes = rows.places.shape[1]
+    if reference is None:
+        slope_mean, theta_f, b_f, G_f = 0.0, theta, np.zeros(0), np.zeros((0, 0))
+        gaps_ref = np.zeros((axes, 0, rows.places.shape[0]))
+    else:
+        slope_mean, theta_f = reference.slope_mean, reference.theta
+        b_f, G_f = reference.b, reference.G
+        gaps_ref = gaps_of(reference.places, rows.places)
+    log_Z, grad, _, _, settled = evidence(
+        np.asarray(theta, dtype=float), rho, slope_mean, theta_f, b_f, G_f, gaps_ref,
+        gaps_of(rows.places, rows.places), rows.place, rows.intensity, rows.answer,
+        rows.gauss_tau, guess, lapse, np.zeros(rows.count), np.zeros(rows.count), 1e-10,
+    )  # fmt: skip
+    return float(log_Z), grad, bool(settled)

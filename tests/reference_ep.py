@@ -70,7 +70,8 @@ def reference_ep(
             mu, Sigma = posterior(mean, cov, tau, nu)
             s_cav = 1.0 / (1.0 / Sigma[k, k] - tau[k])
             mu_cav = s_cav * (mu[k] / Sigma[k, k] - nu[k])
-            assert s_cav > 0, "the reference met an improper cavity"
+            if s_cav <= 0:  # no fixed point is near: nothing a plain loop can do
+                return Reference(np.nan, mu, Sigma, tau, nu, settled=False)
             _, m_hat, s_hat = tilted_moments(y[k], mu_cav, s_cav, guess, lapse)
             d_tau = (1.0 / s_hat - 1.0 / s_cav) - tau[k]
             d_nu = (m_hat / s_hat - mu_cav / s_cav) - nu[k]

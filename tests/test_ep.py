@@ -8,6 +8,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 from helpers import (
+    MILD,
+    NORMAL,
     Array,
     answers,
     draw_theta,
@@ -22,6 +24,7 @@ from hypothesis import strategies as st
 from reference_ep import reference_ep
 from scipy.stats import norm
 
+import earshift as es
 from earshift import ep, kernels
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -66,7 +69,7 @@ def numeric_log_evidence(
 ) -> float:
     """The evidence as an integral: Gauss-Legendre on a box of ten standard deviations."""
     n = mean.size
-    nodes, weights = np.polynomial.legendre.leggauss({1: 800, 2: 320, 3: 120}[n])
+    nodes, weights = np.polynomial.legendre.leggauss({1: 800, 2: 320, 3: 80}[n])
     edge = 10.0 if n < 3 else 7.5
     values, vectors = np.linalg.eigh(cov)
     root = vectors * np.sqrt(values)
@@ -84,8 +87,8 @@ def numeric_log_evidence(
 
 def test_evidence_and_posterior_equal_a_plain_reference_ep() -> None:
     rng = np.random.default_rng(11)
-    for n in (1, 2, 3, 5, 8, 12, 20):
-        for _ in range(4):
+    for n in (1, 2, 3, 5, 8, 12):
+        for _ in range(3):
             mean, cov = random_prior(rng, n)
             heard = rng.random(n) < 0.5
             guess, lapse = rng.choice([0.0, 0.02, 0.1], 2)
@@ -103,7 +106,7 @@ def test_evidence_of_exams_equals_the_plain_reference_although_their_covariance_
 ):
     rng = np.random.default_rng(12)
     for n in (5, 15, 30):
-        for _ in range(4):
+        for _ in range(3):
             mean, cov, heard = random_exam(rng, n)
             ours, plain = ep.fit(mean, cov, heard), reference_ep(mean, cov, heard)
             assert plain.settled
@@ -161,7 +164,7 @@ def test_one_answer_is_exact(guess: float, lapse: float) -> None:
 def test_ep_with_guesses_and_lapses_is_near_the_numerical_integral(n: int) -> None:
     rng = np.random.default_rng(100 + n)
     errors = []
-    for _ in range(12):
+    for _ in range(8):
         mean, cov = random_prior(rng, n)
         heard = rng.random(n) < 0.5
         guess, lapse = rng.uniform(0.0, 0.1, 2)
@@ -222,22 +225,43 @@ def test_one_surprising_answer_gives_a_negative_site_precision() -> None:
     assert tau[0] == pytest.approx(-0.36, abs=0.01)
 
 
-def test_ep_converges_with_lapses_and_surprising_answers() -> None:
-    rng = np.random.default_rng(21)
-    negative = 0
-    for k in range(300):
-        n = int(rng.integers(5, 60))
-        lapse, guess = rng.uniform(0.02, 0.05), rng.choice([0.0, 0.02])
-        mean, cov, heard = random_exam(rng, n, guess, lapse)
-        surprised = rng.random(n) < 0.08
-        heard = heard ^ surprised
-        fitted = ep.fit(mean, cov, heard, float(guess), float(lapse))
-        assert fitted.converged, k
+def lapsing_ear(rng: np.random.Generator) -> tuple[Array, Array, np.ndarray, float, float]:
+    """Answers of a simulated person who lapses, and the prior of a typical field."""
+    n = int(rng.integers(5, 61))
+    guess, lapse = float(rng.choice([0.0, 0.02])), float(rng.uniform(0.02, 0.05))
+    ear = {f: level + rng.normal(0.0, 8.0) for f, level in (NORMAL, MILD)[n % 2].items()}
+    frequency_hz = 500.0 * 2.0 ** (rng.integers(0, 17, n) / 4)
+    level_db_hl = rng.choice(np.arange(-10.0, 101.0, 5.0), n)
+    spread_db = rng.uniform(2.0, 8.0)
+    listener = es.Listener(
+        ear, guess=guess, lapse=lapse, spread_db=spread_db, seed=int(rng.integers(10**6))
+    )
+    heard = [listener(es.Tone(f, i)) for f, i in zip(frequency_hz, level_db_hl, strict=True)]
+    phi, i = model_units(frequency_hz, level_db_hl)
+    cov = tone_covariance([5.0, 1.8, 1.8, -0.5], phi, i)
+    return np.full(n, 5.0), cov, np.array(heard), guess, lapse
+
+
+def test_ep_settles_wherever_a_patient_plain_loop_does() -> None:
+    """Surprising answers make sites negative. Some posteriors then have no fixed point at all (a
+    cavity turns improper whatever the damping): those few must say so, all others must settle."""
+    rng = np.random.default_rng(3)
+    unsettled, negative = 0, 0
+    for k in range(1000):
+        mean, cov, heard, guess, lapse = lapsing_ear(rng)
+        fitted = ep.fit(mean, cov, heard, guess, lapse)
         assert np.isfinite(fitted.log_evidence)
-        assert np.linalg.eigvalsh(fitted.cov).min() > -1e-7 * np.abs(cov).max()
-        if k < 60:
-            negative += bool(sites(mean, cov, heard, float(guess), float(lapse)).min() < -1e-3)
-    assert negative >= 20
+        if k < 100:
+            negative += bool(sites(mean, cov, heard, guess, lapse).min() < -1e-3)
+        if fitted.converged:
+            assert np.linalg.eigvalsh(fitted.cov).min() > -1e-7 * np.abs(cov).max()
+            continue
+        unsettled += 1
+        if mean.size <= 20:
+            plain = reference_ep(mean, cov, heard, guess, lapse, sweeps=600, tolerance=1e-8)
+            assert not plain.settled, f"case {k} has a fixed point and fit did not reach it"
+    assert negative >= 30
+    assert unsettled <= 20
 
 
 def test_ep_with_negative_sites_agrees_with_the_reference() -> None:

@@ -5,7 +5,6 @@ tones only; `Assessment` holds what is left: the evidences and, for any tone, wh
 expects. Every choice that the paper leaves open is a named setting of `Protocol`.
 """
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -52,6 +51,8 @@ class Protocol:
     rho_weights: str = "posterior"  # of the correlations in M_g's prediction
     evidence: str = "laplace"  # of M_g: plug-in MAP, Laplace over theta_g, running product
     hyperprior_g: str = "reference"  # centre of theta_g's hyperprior: population or theta_f
+    prior_scale: float = 1.0  # of the SDs of theta_g's hyperprior
+    reading_sd_db: float = READING_SD_DB  # noise of a reading behind the population hyperprior
     rho_points: int = 50
     rho_low: float = -1.0
     rho_high: float = 1.0
@@ -76,6 +77,9 @@ class Protocol:
             raise ValueError(
                 f"rho_low and rho_high must satisfy -1 <= low <= high <= 1, got {low}, {high}"
             )
+        if not finite(self.prior_scale, "prior_scale") > 0.0:
+            raise ValueError(f"prior_scale must be positive, got {self.prior_scale!r}")
+        hyperprior(reading_sd_db=self.reading_sd_db)  # refuses what does not exist
         if not finite(self.bayes_factor, "bayes_factor") > 1.0:
             raise ValueError(f"bayes_factor must be above 1, got {self.bayes_factor!r}")
         if not 0.0 < finite(self.prior_changed, "prior_changed") < 1.0:
@@ -86,6 +90,7 @@ class Protocol:
 
     @property
     def rhos(self) -> Array:
+        """The correlations that M_g is averaged over."""
         return np.linspace(self.rho_low, self.rho_high, self.rho_points)
 
     def to_dict(self) -> dict[str, Any]:
@@ -313,6 +318,8 @@ def conjoint(
     """
     if protocol.hyperprior_g == "reference":
         prior = prior.centred_on(reference.theta[: len(prior.mean)])
+    if protocol.prior_scale != 1.0:
+        prior = prior.scaled(protocol.prior_scale)
     centre, chol = prior.whitened(answers.places.shape[1])
     rhos = protocol.rhos
     n = answers.count

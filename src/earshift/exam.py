@@ -368,7 +368,9 @@ class Screen(_Sitting):
         # Kept as data: what happens to the reference exam later is no concern of this screen.
         self._reference_data = _reference_to_dict(reference)
         self.reference_field = _reference_field(reference, self.domain, self.protocol)
-        self._prior = hyperprior(sloped=self.reference_field.slope_mean > 0)
+        self._prior = hyperprior(
+            sloped=self.reference_field.slope_mean > 0, reading_sd_db=self.protocol.reading_sd_db
+        )
         self._assessed: list[_Assessment] = []
 
     @property
@@ -557,7 +559,8 @@ def _reference_field(reference: Reference, domain: Domain, protocol: Protocol) -
                 "the reference exam has no trials: run it first, or give an audiogram or a norm"
             )
         answers = answers_of(reference.trials, domain)
-        return field.fit(answers, hyperprior(), protocol.guess, protocol.lapse)
+        prior = hyperprior(reading_sd_db=protocol.reading_sd_db)
+        return field.fit(answers, prior, protocol.guess, protocol.lapse)
     if isinstance(reference, Audiogram):
         return field.from_audiogram(reference, domain, protocol.guess, protocol.lapse)
     return field.from_norm(reference, domain, protocol.guess, protocol.lapse)

@@ -31,7 +31,7 @@ from earshift.stimulus import Audiogram, Domain, Tone
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SEARCH_TOLERANCE = 1e-6  # EP, while the hyperparameters are still moving
+SEARCH_TOLERANCE = 1e-5  # EP, while the hyperparameters are still moving
 GRADIENT_TOLERANCE = 1e-3  # in the hyperprior's standard deviations: 1e-6 nats
 MAX_STEPS = 60
 

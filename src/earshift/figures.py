@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
@@ -64,8 +65,7 @@ def draw_audiogram(axes: Axes, panel: Panel) -> None:
     axes.set_axisbelow(True)
     axes.set_xlabel("frequency (Hz)")
     axes.set_ylabel("hearing level (dB HL)")
-    axes.set_title(panel.title, fontsize=11)
-    axes.legend(fontsize=7.5, loc="lower left", framealpha=0.9)
+    axes.set_title("\n".join(filter(None, (panel.title, panel.caption))), fontsize=11)
 
 
 def _curve(axes: Axes, points: Sequence[Threshold], colour: str, style: str, label: str) -> None:
@@ -91,15 +91,14 @@ def _curve(axes: Axes, points: Sequence[Threshold], colour: str, style: str, lab
 
 def save_audiograms(panels: Sequence[Panel], path: Path) -> Path:
     """Write panels side by side as one picture (the suffix of the path says which format)."""
-    figure = Figure(figsize=(5.2 * len(panels), 6.4), layout="constrained")
+    figure = Figure(figsize=(5.0 * len(panels), 6.6), layout="constrained")
+    entries: dict[str, Artist] = {}
     for number, panel in enumerate(panels):
         axes = figure.add_subplot(1, len(panels), number + 1)
         draw_audiogram(axes, panel)
-        if panel.caption:
-            axes.text(
-                0.5, -0.13, panel.caption, transform=axes.transAxes, ha="center", va="top",
-                fontsize=9, wrap=True,
-            )  # fmt: skip
+        handles, labels = axes.get_legend_handles_labels()
+        entries.update(zip(labels, handles, strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=4, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=140)
     return path

@@ -6,7 +6,7 @@ hyperpriors of the psychometric field.
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
 from typing import Any
@@ -72,17 +72,43 @@ class Hyperprior:
 
     def centred_on(self, theta: Array) -> "Hyperprior":
         """The same spread around another mode."""
-        return Hyperprior(tuple(float(t) for t in theta), self.cov, self.slope_mean)
+        return replace(self, mean=tuple(float(t) for t in theta))
+
+    def scaled(self, factor: float) -> "Hyperprior":
+        """The same mode with all standard deviations multiplied by a factor."""
+        return replace(self, cov=tuple(tuple(factor**2 * c for c in row) for row in self.cov))
+
+
+READING_SD_DB = 4.3  # of one threshold of an audiogram; the hyperprior's length depends on it
+
+
+def reading_sds() -> tuple[float, ...]:
+    """The assumed noises of a reading for which a hyperprior ships."""
+    return tuple(sorted([READING_SD_DB, *_other_hyperpriors()]))
 
 
 @cache
-def hyperprior(sloped: bool = False) -> Hyperprior:
+def _other_hyperpriors() -> dict[float, dict[str, Any]]:
+    return {b["threshold_noise_sd_db"]: b for b in tables()["hyperprior"]["sensitivity"]}
+
+
+@cache
+def hyperprior(sloped: bool = False, reading_sd_db: float = READING_SD_DB) -> Hyperprior:
     """The population hyperprior; `sloped` gives the slope a positive prior mean.
 
     The sloped one is for references that carry no trials (an audiogram, a norm): they say where
-    the threshold is and nothing about how steeply hearing rises there.
+    the threshold is and nothing about how steeply hearing rises there. Another `reading_sd_db` is
+    for studies of how much the hyperprior matters.
     """
-    block = tables()["hyperprior_sloped" if sloped else "hyperprior"]
+    if sloped:
+        block = tables()["hyperprior_sloped"]
+    elif reading_sd_db == READING_SD_DB:
+        block = tables()["hyperprior"]
+    elif reading_sd_db in _other_hyperpriors():
+        block = _other_hyperpriors()[reading_sd_db]
+    else:
+        known = ", ".join(f"{sd:g}" for sd in reading_sds())
+        raise ValueError(f"there is no hyperprior for a reading SD of {reading_sd_db!r}: {known}")
     return Hyperprior(
         mean=tuple(block["mean"]),
         cov=tuple(tuple(row) for row in block["covariance"]),

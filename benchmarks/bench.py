@@ -1,0 +1,228 @@
+"""How fast earshift is, beside its peers, in one run: `make bench`, or `make bench-peers`.
+
+Times are medians of tell + ask, refit included, on one thread. What counts are the ratios: the
+machine is the same for both sides of each. With `--peers PYTHON` (the peers' own environment) the
+peers are timed on the same trials; with `--write FOLDER` the page and the plot go there.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+for limit in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ[limit] = "1"
+
+import numpy as np
+
+import earshift as es
+from earshift import ep, kernels
+from earshift.exam import answers_of
+
+HERE = Path(__file__).resolve().parent
+GROWTH_TONES = (10, 20, 30, 50, 75, 100, 150, 200)
+SCREEN_TONES = 15
+
+
+def first_exam(tones: int) -> es.Exam:
+    """A simulated first exam of so many tones."""
+    exam = es.Exam(seed=1, max_tones=tones)
+    listener = es.Listener.of_class("mild", seed=5)
+    while not exam.done:
+        tone = exam.ask()
+        exam.tell(tone, listener(tone))
+    return exam
+
+
+def step_seconds(rebuild: Callable[[], es.Exam | es.Screen], last: es.Trial, repeats: int) -> float:
+    """Median seconds of telling the last trial and asking the next tone, nothing cached."""
+    times = []
+    for _ in range(repeats + 1):
+        sitting = rebuild()
+        start = time.perf_counter()
+        sitting.tell(last.tone, last.heard)
+        sitting.ask()
+        times.append(time.perf_counter() - start)
+    return median(times[1:])
+
+
+def exam_step(exam: es.Exam, repeats: int = 21) -> float:
+    data = exam.to_dict()
+    last = es.Trial.from_dict(data["trials"].pop())
+    return step_seconds(lambda: es.Exam.from_dict(data), last, repeats)
+
+
+def screen_step(first: es.Exam, tones: int, repeats: int = 21) -> float:
+    screen = es.Screen(first, "paper", seed=2)
+    listener = es.Listener.of_class("mild", seed=7)
+    while len(screen.trials) < tones:
+        tone = screen.ask()
+        screen.tell(tone, listener(tone))
+    data = screen.to_dict()
+    last = es.Trial.from_dict(data["trials"].pop())
+    return step_seconds(lambda: es.Screen.from_dict(data), last, repeats)
+
+
+def dense_problem(exam: es.Exam) -> tuple[Any, Any, Any]:
+    """The exam's trials as a plain GP classification problem: mean, covariance, answers."""
+    answers = answers_of(exam.trials, exam.domain)
+    theta = exam.field.theta
+    S = kernels.covariance(theta, kernels.squared_gaps(answers.places, answers.places))
+    U = np.zeros((answers.count, S.shape[0]))
+    U[:, 0] = answers.intensity
+    U[np.arange(answers.count), answers.place + 1] = 1.0
+    return np.full(answers.count, theta[0]), U @ S @ U.T, answers.answer > 0
+
+
+def ep_seconds(exam: es.Exam, repeats: int = 51) -> float:
+    mean, cov, heard = dense_problem(exam)
+    times = []
+    for _ in range(repeats + 1):
+        start = time.perf_counter()
+        ep.fit(mean, cov, heard)
+        times.append(time.perf_counter() - start)
+    return median(times[1:])
+
+
+def help_seconds(repeats: int = 5) -> float:
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", "earshift.cli", "--help"], check=True, stdout=subprocess.DEVNULL
+        )
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def screen_memory_mb() -> float:
+    """Peak memory of a process that runs a first exam and a whole screen."""
+    code = (
+        "import resource, earshift as es\n"
+        "first = es.Exam(seed=1); ear = es.Listener.of_class('mild', seed=5)\n"
+        "while not first.done:\n    t = first.ask(); first.tell(t, ear(t))\n"
+        "screen = es.Screen(first)\n"
+        "while len(screen.trials) < 30:\n    t = screen.ask(); screen.tell(t, ear(t))\n"
+        "screen.verdict()\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
+    return int(out) / 1024
+
+
+def peers_on(trials: es.Exam, python: str) -> dict[str, Any]:
+    """Time the peers on the exam's trials, in their own environment."""
+    c, log_alpha, log_beta, log_l = trials.field.theta
+    problem = {
+        "trials": [trial.to_dict() for trial in trials.trials],
+        "theta": {
+            "c": c,
+            "alpha": float(np.exp(log_alpha)),
+            "beta": float(np.exp(log_beta)),
+            "l": float(np.exp(log_l)),
+        },
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trials.json"
+        path.write_text(json.dumps(problem), encoding="utf-8")
+        out = subprocess.run(
+            [python, str(HERE / "peers.py"), str(path)], check=True, stdout=subprocess.PIPE
+        ).stdout
+    result: dict[str, Any] = json.loads(out)
+    return result
+
+
+def plot_growth(rows: list[tuple[int, float]], path: Path) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(5.5, 3.6), layout="constrained")
+    axes = figure.add_subplot()
+    axes.loglog([n for n, _ in rows], [1e3 * t for _, t in rows], "o-", color="#1f5fa8")
+    axes.set_xlabel("tones of the exam so far")
+    axes.set_ylabel("tell + ask (ms)")
+    axes.set_title("time of one step of the first exam")
+    axes.grid(which="both", color="#dddddd", linewidth=0.6)
+    figure.savefig(path, dpi=140)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--peers", help="python of the peers' environment")
+    parser.add_argument("--write", type=Path, help="folder for benchmarks.md and step-time.png")
+    options = parser.parse_args()
+
+    fifty = first_exam(50)
+    exam_s, screen_s, ep_s = exam_step(fifty), screen_step(fifty, SCREEN_TONES), ep_seconds(fifty)
+    lines = [
+        f"Machine: {platform.machine()}, {os.cpu_count()} cores, Python "
+        f"{platform.python_version()}; one thread, medians, refits included.",
+        "",
+        "| what | earshift | peer | ratio | asked for |",
+        "|---|---|---|---|---|",
+    ]
+    if options.peers:
+        peers = peers_on(fifty, options.peers)
+        ask = peers["aepsych"]["ask"]["seconds_median"]
+        gpy = peers["gpy"]["ep"]["seconds_median"]
+        versions = (
+            f"AEPsych {peers['aepsych']['versions']['aepsych']}",
+            f"GPy {peers['gpy']['versions']['GPy']}",
+        )
+        lines += [
+            f"| next tone of the first exam at 50 tones | {exam_s * 1e3:.1f} ms "
+            f"| {versions[0]} ask {ask * 1e3:.0f} ms | {ask / exam_s:.0f} | 100 |",
+            f"| next tone of the screen at {SCREEN_TONES} tones, 50 correlations "
+            f"| {screen_s * 1e3:.1f} ms | the same ask {ask * 1e3:.0f} ms "
+            f"| {ask / screen_s:.0f} | 25 |",
+            f"| EP at n = 50, dense | {ep_s * 1e3:.2f} ms | {versions[1]} {gpy * 1e3:.1f} ms "
+            f"| {gpy / ep_s:.1f} | 5 |",
+        ]
+    else:
+        lines += [
+            f"| next tone of the first exam at 50 tones | {exam_s * 1e3:.1f} ms | | | |",
+            f"| next tone of the screen at {SCREEN_TONES} tones, 50 correlations "
+            f"| {screen_s * 1e3:.1f} ms | | | |",
+            f"| EP at n = 50, dense | {ep_s * 1e3:.2f} ms | | | |",
+        ]
+    growth = [(n, exam_step(first_exam(n), repeats=7)) for n in GROWTH_TONES]
+    slope = np.polyfit(np.log([n for n, _ in growth[3:]]), np.log([t for _, t in growth[3:]]), 1)[0]
+    lines += [
+        "",
+        f"| `earshift --help` | {help_seconds():.2f} s | asked for: under 0.5 s |",
+        "|---|---|---|",
+        f"| peak memory of exam and screen | {screen_memory_mb():.0f} MB | under 400 MB |",
+        "",
+        "Time of one step of the first exam against its tones:",
+        "",
+        "| tones | " + " | ".join(str(n) for n, _ in growth) + " |",
+        "|---|" + "---|" * len(growth),
+        "| tell + ask (ms) | " + " | ".join(f"{t * 1e3:.1f}" for _, t in growth) + " |",
+        "",
+        f"From 50 tones on it grows as n^{slope:.1f}: the latent vector has one entry per "
+        "frequency of the domain, so more tones add sites, not dimensions.",
+    ]
+    page = "\n".join(lines)
+    print(page)
+    print(f"\n")
+    if options.write:
+        options.write.mkdir(parents=True, exist_ok=True)
+        plot_growth(growth, options.write / "step-time.png")
+        (options.write / "benchmarks.md").write_text(
+            "# Speed\n\nWritten by `make bench-peers`; not edited by hand.\n\n"
+            f"{page}\n\n![time of one step](step-time.png)\n",
+            encoding="utf-8",
+        )
+
+
+if __name__ == "__main__":
+    main()
