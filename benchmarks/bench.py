@@ -213,7 +213,6 @@ def main() -> None:
     ]
     page = "\n".join(lines)
     print(page)
-    print(f"\n")
     if options.write:
         options.write.mkdir(parents=True, exist_ok=True)
         plot_growth(growth, options.write / "step-time.png")

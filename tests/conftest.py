@@ -1,10 +1,10 @@
 """Shared by all tests: Hypothesis draws the same examples every time, and two exams to refer to."""
 
 import pytest
-from helpers import MILD, run_exam
 from hypothesis import settings
 
 import earshift as es
+from helpers import MILD, run_exam
 
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("fixed")

@@ -43,7 +43,7 @@ def model_units(frequency_hz: Sequence[float], level_db_hl: Sequence[float]) -> 
 
 def answers(phi: Array, i: Array, heard: Sequence[bool] | NDArray[np.bool_]) -> Answers:
     """Rows for the engine. phi is (n,) for one smooth axis or (n, P)."""
-    places = np.asarray(phi).reshape(len(heard), -1)
+    places = phi if phi.ndim == 2 else phi[:, None]
     return Answers.of(
         places=[tuple(row) for row in places],
         intensities=list(i),

@@ -7,6 +7,12 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm
+
+import earshift as es
+from earshift import ep, kernels
 from helpers import (
     MILD,
     NORMAL,
@@ -19,13 +25,7 @@ from helpers import (
     rows_to_latent,
     tone_covariance,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 from reference_ep import reference_ep
-from scipy.stats import norm
-
-import earshift as es
-from earshift import ep, kernels
 
 REFERENCE = Path(__file__).parent / "reference"
 ORTHANT = json.loads((REFERENCE / "orthant.json").read_text(encoding="utf-8"))["cases"]
@@ -254,6 +254,7 @@ def test_ep_settles_wherever_a_patient_plain_loop_does() -> None:
         if k < 100:
             negative += bool(sites(mean, cov, heard, guess, lapse).min() < -1e-3)
         if fitted.converged:
+            assert fitted.log_evidence < 0.0
             assert np.linalg.eigvalsh(fitted.cov).min() > -1e-7 * np.abs(cov).max()
             continue
         unsettled += 1
@@ -288,9 +289,7 @@ def test_gradients_are_those_of_the_evidence() -> None:
         heard = rng.random(n) < 0.5
         fitted = ep.fit(mean, cov, heard, guess, lapse)
 
-        def log_evidence(
-            m: Array, S: Array, heard=heard, guess=guess, lapse=lapse
-        ) -> float:
+        def log_evidence(m: Array, S: Array, heard=heard, guess=guess, lapse=lapse) -> float:
             return ep.fit(m, S, heard, guess, lapse).log_evidence
 
         by_mean = numeric_gradient(lambda m, S=cov: log_evidence(m, S), mean, 1e-4)

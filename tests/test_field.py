@@ -2,6 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import norm, truncnorm
+
+import earshift as es
+from earshift import ep, field
+from earshift.field import Answers, Field
+from earshift.norms import hyperprior
+from earshift.stimulus import DOMAINS
 from helpers import (
     MILD,
     Array,
@@ -12,22 +21,11 @@ from helpers import (
     numeric_gradient,
     tone_covariance,
 )
-from hypothesis import given
-from hypothesis import strategies as st
-from scipy.stats import norm, truncnorm
-
-import earshift as es
-from earshift import ep, field
-from earshift.field import Answers, Field
-from earshift.norms import hyperprior
-from earshift.stimulus import DOMAINS
 
 AUDIOMETER = DOMAINS["audiometer"]
 
 
-def draw_answers(
-    rng: np.random.Generator, n: int, axes: int = 1, lapse: float = 0.0
-) -> Answers:
+def draw_answers(rng: np.random.Generator, n: int, axes: int = 1, lapse: float = 0.0) -> Answers:
     """Answers of a rising field at random places; a few of them wrong by lapse."""
     places = rng.choice(np.arange(9) / 2 - 1.0, (n, axes))
     i = rng.choice(np.arange(-12, 11) / 2.0, n)
@@ -44,6 +42,12 @@ def threshold_samples(fitted: Field, frequencies_hz: list[float]) -> Array:
     mean, cov = fitted.latent(frequencies_as_places(frequencies_hz))
     draws = field.positive_slope_samples(mean, cov, [0], 20_000, np.random.default_rng(0))
     return 50.0 - 10.0 * draws[:, 1:] / draws[:, :1]
+
+
+def spread_of(levels: Array) -> Array:
+    """Half the central 68 %: the SD of a Gaussian, and blind to the few draws with a flat slope."""
+    low, high = np.quantile(levels, (0.16, 0.84), axis=0)
+    return 0.5 * (high - low)
 
 
 @pytest.mark.parametrize("axes", [1, 2])
@@ -120,9 +124,9 @@ def test_the_order_of_trials_does_not_matter_for_the_fit() -> None:
             rows.gauss_tau,
         )  # fmt: skip
         one, two = (field.fit(r, hyperprior(), 0.0, lapse) for r in (rows, shuffled))
-        assert one.log_evidence == pytest.approx(two.log_evidence, abs=2e-3)
+        assert one.log_evidence == pytest.approx(two.log_evidence, abs=1e-3)
         grid = np.linspace(-1.0, 3.0, 9)[:, None], np.linspace(-6.0, 5.0, 12)
-        np.testing.assert_allclose(one.p_heard(*grid), two.p_heard(*grid), atol=2e-3)
+        np.testing.assert_allclose(one.p_heard(*grid), two.p_heard(*grid), atol=1e-3)
 
 
 def test_a_field_without_answers_is_the_hyperpriors_mode() -> None:
@@ -170,7 +174,7 @@ def test_an_audiogram_gives_its_thresholds_back() -> None:
     assert fitted.converged
     levels = threshold_samples(fitted, list(MILD))
     np.testing.assert_allclose(np.median(levels, axis=0), list(MILD.values()), atol=3.0)
-    assert (levels.std(axis=0) < 5.0).all()
+    np.testing.assert_allclose(spread_of(levels), 3.0, atol=2.5)
 
 
 def test_the_method_offset_of_an_audiogram_is_taken_off() -> None:
@@ -183,24 +187,27 @@ def test_the_method_offset_of_an_audiogram_is_taken_off() -> None:
 
 
 def test_an_unsure_audiogram_is_held_more_loosely() -> None:
-    sure, unsure = (
-        threshold_samples(
-            field.from_audiogram(es.Audiogram(MILD, sd_db=sd), AUDIOMETER), list(MILD)
+    spreads = [
+        spread_of(
+            threshold_samples(
+                field.from_audiogram(es.Audiogram(MILD, sd_db=sd), AUDIOMETER), list(MILD)
+            )
         )
         for sd in (2.0, 10.0)
-    )
-    assert (unsure.std(axis=0) > sure.std(axis=0)).all()
+    ]
+    assert (spreads[1] > spreads[0] + 3.0).all()
 
 
 def test_no_response_puts_the_threshold_above_the_level_tried() -> None:
-    low = {f: level for f, level in MILD.items() if f < 8000.0}
-    given = es.Audiogram(low, no_response_db_hl={8000.0: 90.0})
-    silent = field.from_audiogram(given, AUDIOMETER)
-    without = field.from_audiogram(es.Audiogram(low), AUDIOMETER)
+    measured = {500.0: 50.0, 1000.0: 55.0, 2000.0: 60.0, 4000.0: 70.0, 6000.0: 75.0}
+    without = field.from_audiogram(es.Audiogram(measured), AUDIOMETER)
+    silent = field.from_audiogram(
+        es.Audiogram(measured, no_response_db_hl={8000.0: 90.0}), AUDIOMETER
+    )
     assert silent.converged
-    above = (threshold_samples(silent, [8000.0]) > 90.0).mean()
-    assert above > 0.8
-    assert above > (threshold_samples(without, [8000.0]) > 90.0).mean() + 0.3
+    before, after = (threshold_samples(f, [8000.0]) for f in (without, silent))
+    assert np.median(before) < 85.0
+    assert np.median(after) > 90.0
 
 
 def test_an_audiogram_of_no_responses_alone_is_a_field_too() -> None:
@@ -215,11 +222,8 @@ def test_a_norm_gives_its_mean_and_sd_back() -> None:
     fitted = field.from_norm(population, AUDIOMETER)
     levels = threshold_samples(fitted, list(population.frequencies_hz))
     sd = np.sqrt(np.diag(population.cov_db2))
-    np.testing.assert_allclose(levels.mean(axis=0), population.mean_db_hl, atol=3.0)
-    np.testing.assert_allclose(np.median(levels, axis=0), population.mean_db_hl, atol=3.0)
-    np.testing.assert_allclose(levels.std(axis=0), sd, rtol=0.2)
-    expected = np.array(population.cov_db2) / np.outer(sd, sd)
-    np.testing.assert_allclose(np.corrcoef(levels.T), expected, atol=0.1)
+    np.testing.assert_allclose(np.median(levels, axis=0), population.mean_db_hl, atol=1.5)
+    np.testing.assert_allclose(spread_of(levels), sd, rtol=0.2)
 
 
 def test_samples_have_rising_slopes_and_otherwise_the_moments_of_the_posterior() -> None:

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from helpers import Array, draw_theta, gaps_of, numeric_gradient, rows_to_latent, tone_covariance
 from hypothesis import given
 from hypothesis import strategies as st
 
 from earshift import kernels
+from helpers import Array, draw_theta, gaps_of, numeric_gradient, rows_to_latent, tone_covariance
 
 seeds = st.integers(0, 10**6)
 

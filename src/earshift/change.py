@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from earshift import ep, kernels
 from earshift.field import (
-    SEARCH_TOLERANCE,
     Answers,
     Field,
     add_p_heard,
@@ -26,12 +25,13 @@ from earshift.field import (
     maximise,
     moments_on_grid,
 )
-from earshift.norms import Hyperprior
+from earshift.norms import READING_SD_DB, Hyperprior, hyperprior
 from earshift.stimulus import finite, whole
 
 Array = NDArray[np.float64]
 
-HESSIAN_STEP = 2e-3  # in the hyperprior's standard deviations; with EP at its search tolerance
+HESSIAN_STEP = 2e-3  # in the hyperprior's standard deviations
+HESSIAN_TOLERANCE = 1e-6  # of EP, for these differences
 EIGENVALUE_FLOOR = 0.1  # of the whitened Hessian; the hyperprior alone gives 1
 
 OPTIONS: dict[str, tuple[str, ...]] = {
@@ -105,6 +105,17 @@ PROTOCOLS: dict[str, Protocol] = {
         evidence="laplace",
         hyperprior_g="reference",
     ),
+    # Chosen on real ears of the tuning half (`earshift study ears`), not on the paper's classes.
+    "best": Protocol(
+        name="best",
+        theta_g="shared",
+        rho_weights="posterior",
+        evidence="laplace",
+        hyperprior_g="reference",
+        rho_points=10,
+        rho_low=-0.5,
+        rho_high=0.7,
+    ),
 }
 
 
@@ -134,7 +145,7 @@ def curvature(u, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, ga
             moved[column - 1] += HESSIAN_STEP
         _, grad = log_posterior(
             moved, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
-            place, x, y, gauss_tau, guess, lapse, tau, nu, SEARCH_TOLERANCE,
+            place, x, y, gauss_tau, guess, lapse, tau, nu, HESSIAN_TOLERANCE,
         )  # fmt: skip
         for q in range(k):
             if column == 0:
@@ -165,8 +176,10 @@ def fit_conjoint(refit, laplace, rhos, centre, chol, slope_mean, theta_f, b_f, G
     for j in range(n_rho):
         first, last = (0, n_rho) if refit == 2 else (j, j + 1)
         if j > 0:
-            # The neighbour's mode, curvature and sites to start from: still the trials alone.
+            # Start from the neighbours' modes, curvature and sites: still the trials alone.
             us[j] = us[j - 1]
+            if refit == 1 and j > 1:
+                us[j] += us[j - 1] - us[j - 2]
             if refit == 1:
                 tau[j] = tau[j - 1]
                 nu[j] = nu[j - 1]

@@ -10,8 +10,14 @@ import typer
 import earshift
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import polars as pl
+
+    from earshift.classes import Ears
     from earshift.exam import Exam, Screen
     from earshift.listener import Listener
+    from earshift.study import Case
 
 app = typer.Typer(
     name="earshift",
@@ -102,7 +108,7 @@ def simulate(
     _live_table(screen, after, f"screen of an ear that was {old} and is {new}")
 
 
-def _screen_rows(screen: "Screen", listener: "Listener") -> Any:
+def _screen_rows(screen: "Screen", listener: "Listener") -> "Iterator[dict[str, Any]]":
     """Run a screen to its end; one row per tone, with the evidence after it."""
     while not screen.done:
         tone = screen.ask()
@@ -203,6 +209,293 @@ def demo(
     if as_json:
         typer.echo(json.dumps({"picture": str(picture), "screens": results}, indent=2))
     console.print(f"\nThe two audiograms: [bold]{picture}[/bold]", soft_wrap=True)
+
+
+study = typer.Typer(
+    help="Simulation studies: resumable, on local cores or a Dask cluster.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(study, name="study")
+
+Out = Annotated[Path, typer.Option(help="Folder for rows, tables and pictures; resumed if there.")]
+Jobs = Annotated[int, typer.Option(min=1, help="Local worker processes.")]
+Cluster = Annotated[
+    str | None, typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.1:8786.")
+]
+Reps = Annotated[int, typer.Option(min=1, help="Repetitions of every condition.")]
+
+
+def _run_study(
+    cases: "Sequence[Case]", out: Path, jobs: int, cluster: str | None, quiet: bool
+) -> "pl.DataFrame":
+    """Run cases under a progress bar with the time left."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    from earshift.study import run_study
+
+    bar = Progress(
+        TextColumn("cases"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
+        console=Console(stderr=True, quiet=quiet),
+    )
+    try:
+        with bar:
+            task = bar.add_task("cases", total=len(cases))
+            return run_study(
+                cases,
+                out,
+                jobs,
+                cluster,
+                lambda done, total: bar.update(task, completed=done, total=total),
+            )
+    except KeyboardInterrupt:
+        typer.secho(
+            f"stopped; what is finished is in {out}, and the same command goes on from there",
+            err=True,
+        )
+        raise typer.Exit(130) from None
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+    except ImportError as error:
+        raise _fail(
+            f"{error}; studies need pip install 'earshift[study]'"
+        ) from None
+
+
+def _finish_study(summary: dict[str, Any], out: Path, as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2))
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown((out / "results.md").read_text(encoding="utf-8")))
+    typer.echo(f"All of it is in {out}")
+
+
+def _words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+@study.command("paper")
+def study_paper(
+    out: Out,
+    reps: Reps = 10,
+    protocol: Annotated[str, typer.Option(help="Named settings of the change test.")] = "best",
+    strategies: Annotated[
+        str, typer.Option(help="Comma-separated: differential, bald, uncertainty, random.")
+    ] = "differential,bald,uncertainty,random",
+    classes: Annotated[
+        str | None, typer.Option(help="Comma-separated hearing-loss classes; all seven if absent.")
+    ] = None,
+    max_tones: Annotated[int, typer.Option(min=1, help="Tones of a screen.")] = 30,
+    spread: Annotated[float, typer.Option(help="Spread of the simulated listeners, dB.")] = 3.0,
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's experiment: every pair of hearing-loss classes, BADS and three baselines.
+
+    Writes one row per tone (tones.parquet), the table of tones to a Bayes factor of 100 beside the
+    paper's (results.md, table.csv) and the paper's figures. Killed or stopped, the same command
+    goes on where it was.
+    """
+    from earshift.change import as_protocol
+    from earshift.results import write_paper_results
+    from earshift.study import paper_cases
+
+    try:
+        settings = as_protocol(protocol)
+        names = _words(strategies) or []
+        if not names:
+            raise ValueError("name at least one strategy")
+        cases = paper_cases(
+            settings, reps, _words(classes), names, seed, max_tones=max_tones, spread_db=spread
+        )
+        if not spread > 0:
+            raise ValueError(f"spread must be positive, got {spread}")
+    except ValueError as error:
+        raise _fail(error) from None
+    frame = _run_study(cases, out, jobs, cluster, as_json)
+    command = (
+        f"earshift study paper --reps {reps} --protocol {protocol} --strategies {strategies} "
+        f"--max-tones {max_tones} --spread {spread:g} --seed {seed}"
+    )
+    if classes is not None:
+        command += f" --classes {classes}"
+    _finish_study(write_paper_results(frame, settings, max_tones, command, out), out, as_json)
+
+
+@study.command("options")
+def study_options(
+    out: Out,
+    reps: Reps = 2,
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's experiment under every protocol option that the paper leaves open."""
+    from earshift.results import write_variant_results
+    from earshift.study import option_cases
+
+    frame = _run_study(option_cases(reps, seed), out, jobs, cluster, as_json)
+    title = "Protocol options (theta_g, rho_weights, evidence, hyperprior_g)"
+    command = f"earshift study options --reps {reps} --seed {seed}"
+    _finish_study(write_variant_results(frame, title, command, out), out, as_json)
+
+
+@study.command("sensitivity")
+def study_sensitivity(
+    out: Out,
+    reps: Reps = 2,
+    protocol: Annotated[str, typer.Option(help="Named settings of the change test.")] = "best",
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's experiment when listeners or assumptions are others: spread, lapses, priors."""
+    from earshift.change import as_protocol
+    from earshift.results import write_variant_results
+    from earshift.study import sensitivity_cases
+
+    try:
+        cases = sensitivity_cases(as_protocol(protocol), reps, seed)
+    except ValueError as error:
+        raise _fail(error) from None
+    frame = _run_study(cases, out, jobs, cluster, as_json)
+    title = f"Sensitivity of protocol `{protocol}`"
+    command = f"earshift study sensitivity --protocol {protocol} --reps {reps} --seed {seed}"
+    _finish_study(write_variant_results(frame, title, command, out), out, as_json)
+
+
+@study.command("ears")
+def study_ears(
+    out: Out,
+    ears: Annotated[Path, typer.Option(help="CSV of real ears: SEQN and thresholds by frequency.")],
+    half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
+        "held-back"
+    ),
+    protocols: Annotated[
+        str, typer.Option(help="Comma-separated protocols, or `candidates` for the tuning table.")
+    ] = "best,paper",
+    reps: Reps = 25,
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Real ears: each against itself and against a random ear of every other class."""
+    from earshift.change import as_protocol
+    from earshift.results import write_variant_results
+    from earshift.study import HALVES, best_candidates, ear_cases, read_ears
+
+    try:
+        if half not in HALVES:
+            raise ValueError(f"half must be one of {', '.join(HALVES)}, got {half!r}")
+        chosen = (
+            best_candidates()
+            if protocols == "candidates"
+            else [as_protocol(name) for name in _words(protocols) or []]
+        )
+        cases = ear_cases(chosen, read_ears(ears, half), reps, seed)
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+    frame = _run_study(cases, out, jobs, cluster, as_json)
+    title = f"Real ears (NHANES 2011-2016), {half} half of the people"
+    command = (
+        f"earshift study ears --half {half} --protocols {protocols} --reps {reps} --seed {seed}"
+    )
+    _finish_study(write_variant_results(frame, title, command, out), out, as_json)
+
+
+audiograms = typer.Typer(
+    help="Audiograms of a population.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(audiograms, name="audiograms")
+
+
+@audiograms.callback()
+def _audiograms() -> None:
+    """Audiograms of a population."""
+
+
+@audiograms.command("classes")
+def audiogram_classes(
+    files: Annotated[list[Path], typer.Argument(help="Raw files of one source.")],
+    source: Annotated[str, typer.Option(help="nhanes (XPT files) or niosh (CSV files).")],
+    as_json: AsJson = False,
+) -> None:
+    """Median audiogram of every hearing-loss class, recomputed from raw files.
+
+    Classes by the mean threshold at 500, 1000 and 2000 Hz. Only ears with all seven thresholds
+    count; missing-value codes are never averaged.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.table import Table
+
+    from earshift.classes import FREQUENCIES_HZ, class_medians
+    from earshift.formats import nhanes, niosh
+
+    readers = {"nhanes": nhanes.read_ears, "niosh": niosh.read_ears}
+    if source not in readers:
+        raise _fail(f"source must be one of {', '.join(readers)}, got {source!r}")
+    bar = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True, quiet=as_json),
+    )
+
+    def chunks() -> "Iterator[Ears]":
+        for path in files:
+            task = bar.add_task(path.name, total=None)
+            for chunk in readers[source](path):
+                bar.update(task, completed=chunk.done, total=chunk.total)
+                yield chunk
+
+    try:
+        with bar:
+            table = class_medians(chunks())
+    except (ValueError, OSError) as error:
+        raise _fail(error) from None
+    except ImportError as error:
+        raise _fail(f"{error}; this needs pip install 'earshift[study]'") from None
+    if as_json:
+        typer.echo(json.dumps(table.to_dict(), indent=2))
+        return
+    picture = Table(title="Median thresholds (dB HL) by hearing-loss class")
+    for name in ("class", "PTA", "ears", *(f"{f} Hz" for f in FREQUENCIES_HZ)):
+        picture.add_column(name, justify="right")
+    for row in table.rows():
+        medians = row["median_db_hl"] or ["-"] * len(FREQUENCIES_HZ)
+        few = " (few)" if row["low_n"] else ""
+        picture.add_row(
+            row["class"],
+            row["pta_db_hl"],
+            f"{row['ears']}{few}",
+            *(m if isinstance(m, str) else f"{m:g}" for m in medians),
+        )
+    console = Console()
+    console.print(picture)
+    console.print(f"{table.n} ears used, {table.n_left_out} left out: {dict(table.left_out)}")
 
 
 if __name__ == "__main__":

@@ -31,7 +31,7 @@ from earshift.stimulus import Audiogram, Domain, Tone
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SEARCH_TOLERANCE = 1e-5  # EP, while the hyperparameters are still moving
+SEARCH_TOLERANCE = 1e-4  # EP, while the hyperparameters are still moving
 GRADIENT_TOLERANCE = 1e-3  # in the hyperprior's standard deviations: 1e-6 nats
 MAX_STEPS = 60
 
@@ -182,7 +182,7 @@ def maximise(u, H, rhos, centre, chol, slope_mean, theta_f, b_f, G_f, gaps_ref, 
         if steps == 0 and new_value == -np.inf:
             return False
         # The small allowance is EP's own tolerance: below it a rise cannot be seen.
-        if not new_value >= value + 1e-4 * scale * rise - 1e-9:
+        if not new_value >= value + 1e-4 * scale * rise - 1e-7:
             shrinks += 1
             if shrinks == 25:
                 return largest(grad) < 100.0 * GRADIENT_TOLERANCE

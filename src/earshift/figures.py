@@ -4,7 +4,7 @@ Log frequency to the right, dB HL downwards, one octave as long as 20 dB. Shapes
 colour only helps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,21 +51,26 @@ def draw_audiogram(axes: Axes, panel: Panel) -> None:
             )
     shown = [t.frequency_hz for t in (*panel.reference, *panel.now)]
     low, high = min(shown) / 2**0.5, max(shown) * 2**0.5
+    _audiogram_axes(axes, low, high, 100)
+    axes.set_title("\n".join(filter(None, (panel.title, panel.caption))), fontsize=11)
+
+
+def _audiogram_axes(axes: Axes, low: float, high: float, loudest: int) -> None:
+    """Axes as audiologists draw them, from low to high Hz."""
     axes.set_xscale("log", base=2)
     axes.set_xlim(low, high)
-    axes.set_ylim(105, -15)
-    # One octave is as long as 20 dB: on a base-2 axis one decade of the transform is one octave.
+    axes.set_ylim(loudest + 5, -15)
+    # One octave is as long as 20 dB: on a base-2 axis a unit of length is one octave.
     axes.set_aspect(1 / 20, adjustable="box", anchor="N")
     octaves = [f for f in OCTAVES_HZ if low <= f <= high]
     axes.xaxis.set_major_locator(FixedLocator(octaves))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticklabels([f"{f // 1000}k" if f >= 1000 else f"{f}" for f in octaves])
-    axes.set_yticks(range(-10, 101, 10))
+    axes.set_yticks(range(-10, loudest + 1, 10))
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel("frequency (Hz)")
     axes.set_ylabel("hearing level (dB HL)")
-    axes.set_title("\n".join(filter(None, (panel.title, panel.caption))), fontsize=11)
 
 
 def _curve(axes: Axes, points: Sequence[Threshold], colour: str, style: str, label: str) -> None:
@@ -100,5 +105,101 @@ def save_audiograms(panels: Sequence[Panel], path: Path) -> Path:
         entries.update(zip(labels, handles, strict=True))
     figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=4, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=140)
+    return path
+
+
+STYLES = {
+    "differential": ("BADS", "#1f5fa8", "-"),
+    "bald": ("BALD on the new exam", "#c2571a", "--"),
+    "uncertainty": ("uncertainty", "#2e7d4f", "-."),
+    "random": ("random", "#555555", ":"),
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """P(right model) after each tone: median and quartiles over repetitions."""
+
+    strategy: str
+    median: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+def _draw_curves(axes: Axes, curves: Sequence[Curve]) -> None:
+    for curve in curves:
+        label, colour, line = STYLES[curve.strategy]
+        tones = range(1, len(curve.median) + 1)
+        axes.fill_between(tones, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(tones, curve.median, line, color=colour, linewidth=1.4, label=label)
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid(color="#dddddd", linewidth=0.5)
+
+
+def save_strategy_panels(panels: Sequence[tuple[str, Sequence[Curve]]], path: Path) -> Path:
+    """The paper's figure: strategies compared, one panel for each pair of conditions."""
+    figure = Figure(figsize=(4.2 * len(panels), 3.6), layout="constrained")
+    entries: dict[str, Artist] = {}
+    for number, (title, curves) in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), number + 1)
+        _draw_curves(axes, curves)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("tones")
+        if number == 0:
+            axes.set_ylabel("P(right model)")
+        handles, labels = axes.get_legend_handles_labels()
+        entries.update(zip(labels, handles, strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=4, fontsize=9)
+    figure.savefig(path, dpi=140)
+    return path
+
+
+def save_grid(names: Sequence[str], curves: dict[tuple[str, str], Curve], path: Path) -> Path:
+    """The paper's grid: P(right model) for every pair, old conditions down, new across."""
+    size = len(names)
+    figure = Figure(figsize=(1.6 * size + 0.8, 1.35 * size + 0.6), layout="constrained")
+    for row, old in enumerate(names):
+        for column, new in enumerate(names):
+            axes = figure.add_subplot(size, size, row * size + column + 1)
+            if (old, new) in curves:
+                _draw_curves(axes, [curves[(old, new)]])
+            axes.tick_params(labelsize=6)
+            axes.set_yticks([0, 0.5, 1])
+            if row == 0:
+                axes.set_title(f"new: {new}", fontsize=8)
+            if column == 0:
+                axes.set_ylabel(f"old: {old}", fontsize=8)
+            if row < size - 1:
+                axes.set_xticklabels([])
+            if column:
+                axes.set_yticklabels([])
+    figure.supxlabel("tones", fontsize=9)
+    figure.savefig(path, dpi=140)
+    return path
+
+
+def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -> Path:
+    """The true audiograms of the classes, as the simulated listeners have them."""
+    figure = Figure(figsize=(5.6, 6.2), layout="constrained")
+    axes = figure.add_subplot()
+    markers = "osD^vPX*"
+    for number, (name, points) in enumerate(ears.items()):
+        axes.plot(
+            [f for f, _ in points],
+            [level for _, level in points],
+            color=str(0.1 + 0.09 * number),
+            linewidth=1.5,
+        )
+        knots = points[:: max(1, len(points) // 8)]
+        axes.plot(
+            [f for f, _ in knots],
+            [level for _, level in knots],
+            markers[number % len(markers)],
+            color=str(0.1 + 0.09 * number),
+            label=name,
+        )
+    _audiogram_axes(axes, 500 / 2**0.5, 8000 * 2**0.5, 120)
+    axes.legend(fontsize=8, loc="lower left")
     figure.savefig(path, dpi=140)
     return path

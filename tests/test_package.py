@@ -1,0 +1,28 @@
+"""The package itself: what importing it costs, and the names it offers."""
+
+import subprocess
+import sys
+
+import pytest
+
+import earshift as es
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    code = (
+        "import sys, earshift; "
+        "print([m for m in ('numba', 'scipy', 'matplotlib', 'numpy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_every_public_name_can_be_had() -> None:
+    for name in es.__all__:
+        assert getattr(es, name) is not None
+    assert set(es.__all__) <= set(dir(es))
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Hearing'"):
+        _ = es.Hearing
