@@ -5,6 +5,7 @@ tones only; `Assessment` holds what is left: the evidences and, for any tone, wh
 expects. Every choice that the paper leaves open is a named setting of `Protocol`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -70,19 +71,25 @@ class Protocol:
                     f"protocol setting {name} must be one of {', '.join(known)}, "
                     f"got {getattr(self, name)!r}"
                 )
-        whole(self.rho_points, "rho_points", 1)
-        whole(self.max_tones, "max_tones", 1)
-        low, high = finite(self.rho_low, "rho_low"), finite(self.rho_high, "rho_high")
-        if not -1.0 <= low <= high <= 1.0:
+        # Stored as plain numbers, so that a numpy number given here goes through JSON.
+        for name in ("rho_points", "max_tones"):
+            object.__setattr__(self, name, whole(getattr(self, name), name, 1))
+        for name in (
+            "prior_scale", "reading_sd_db", "rho_low", "rho_high",
+            "bayes_factor", "prior_changed", "guess", "lapse",
+        ):  # fmt: skip
+            object.__setattr__(self, name, finite(getattr(self, name), name))
+        if not -1.0 <= self.rho_low <= self.rho_high <= 1.0:
             raise ValueError(
-                f"rho_low and rho_high must satisfy -1 <= low <= high <= 1, got {low}, {high}"
+                "rho_low and rho_high must satisfy -1 <= low <= high <= 1, "
+                f"got {self.rho_low}, {self.rho_high}"
             )
-        if not finite(self.prior_scale, "prior_scale") > 0.0:
+        if not self.prior_scale > 0.0:
             raise ValueError(f"prior_scale must be positive, got {self.prior_scale!r}")
         hyperprior(reading_sd_db=self.reading_sd_db)  # refuses what does not exist
-        if not finite(self.bayes_factor, "bayes_factor") > 1.0:
+        if not self.bayes_factor > 1.0:
             raise ValueError(f"bayes_factor must be above 1, got {self.bayes_factor!r}")
-        if not 0.0 < finite(self.prior_changed, "prior_changed") < 1.0:
+        if not 0.0 < self.prior_changed < 1.0:
             raise ValueError(
                 f"prior_changed must lie between 0 and 1, both excluded, got {self.prior_changed!r}"
             )
@@ -128,7 +135,7 @@ def as_protocol(protocol: "str | Protocol | Mapping[str, Any]") -> Protocol:
             return Protocol(**protocol)
         except TypeError as error:
             raise ValueError(f"unknown protocol setting: {error}") from None
-    if protocol not in PROTOCOLS:
+    if not isinstance(protocol, str) or protocol not in PROTOCOLS:
         raise ValueError(f"unknown protocol {protocol!r}; known: {', '.join(PROTOCOLS)}")
     return PROTOCOLS[protocol]
 
@@ -160,8 +167,8 @@ def fit_conjoint(refit, laplace, rhos, centre, chol, slope_mean, theta_f, b_f, G
     """Fit M_g at every correlation. refit: 0 not at all, 1 one theta per rho, 2 one for all.
 
     Returns u (J, k), the log evidence at it (J), EP's b (J, d) and G (J, d, d), the whitened
-    Hessians (J, k, k; zero unless laplace) and whether all settled. What is shared by all rho
-    stands in the first row and is repeated in the others.
+    Hessians (J, k, k; zero unless laplace), where the mode was found and where EP has a fixed
+    point. What is shared by all rho stands in the first row and is repeated in the others.
     """
     n_rho, k, d, n = rhos.size, centre.size, gaps.shape[1] + 1, x.size
     us = np.zeros((n_rho, k))
@@ -172,23 +179,35 @@ def fit_conjoint(refit, laplace, rhos, centre, chol, slope_mean, theta_f, b_f, G
     tau = np.zeros((n_rho, n))
     nu = np.zeros((n_rho, n))
     H = np.eye(k)
-    settled = True
+    found = np.ones(n_rho, np.bool_)
+    fixed = np.ones(n_rho, np.bool_)
+    streak = 0  # neighbours in a row whose mode was found
     for j in range(n_rho):
         first, last = (0, n_rho) if refit == 2 else (j, j + 1)
-        if j > 0:
-            # Start from the neighbours' modes, curvature and sites: still the trials alone.
-            us[j] = us[j - 1]
-            if refit == 1 and j > 1:
-                us[j] += us[j - 1] - us[j - 2]
-            if refit == 1:
-                tau[j] = tau[j - 1]
-                nu[j] = nu[j - 1]
         if refit == 1 or (refit == 2 and j == 0):
-            settled &= maximise(
-                us[j], H, rhos[first:last], centre, chol, slope_mean, theta_f, b_f, G_f,
-                gaps_ref, gaps, place, x, y, gauss_tau, guess, lapse,
-                tau[first:last], nu[first:last],
-            )  # fmt: skip
+            warm = streak >= 2
+            while True:
+                if warm:
+                    # From the neighbours' modes, curvature and sites: still the trials alone.
+                    us[j] = 2.0 * us[j - 1] - us[j - 2]
+                    tau[j] = tau[j - 1]
+                    nu[j] = nu[j - 1]
+                else:
+                    us[j] = 0.0
+                    H[:, :] = 0.0
+                    for p in range(k):
+                        H[p, p] = 1.0
+                    tau[first:last] = 0.0
+                    nu[first:last] = 0.0
+                found[j] = maximise(
+                    us[j], H, rhos[first:last], centre, chol, slope_mean, theta_f, b_f, G_f,
+                    gaps_ref, gaps, place, x, y, gauss_tau, guess, lapse,
+                    tau[first:last], nu[first:last],
+                )  # fmt: skip
+                if found[j] or not warm:
+                    break
+                warm = False
+            streak = streak + 1 if found[j] else 0
             if laplace:
                 curvature(
                     us[j], rhos[first:last], centre, chol, slope_mean, theta_f, b_f, G_f,
@@ -196,7 +215,9 @@ def fit_conjoint(refit, laplace, rhos, centre, chol, slope_mean, theta_f, b_f, G
                     tau[first:last], nu[first:last], hessians[j],
                 )  # fmt: skip
         elif refit == 2:
+            us[j] = us[0]
             hessians[j] = hessians[0]
+            found[j] = found[0]
         value, _, b, G, ok = evidence(
             at(centre, chol, us[j]), rhos[j], slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
             place, x, y, gauss_tau, guess, lapse, tau[j], nu[j], ep.TOLERANCE,
@@ -204,8 +225,8 @@ def fit_conjoint(refit, laplace, rhos, centre, chol, slope_mean, theta_f, b_f, G
         log_Z[j] = value
         bs[j] = b
         Gs[j] = G
-        settled &= ok
-    return us, log_Z, bs, Gs, hessians, settled
+        fixed[j] = ok
+    return us, log_Z, bs, Gs, hessians, found, fixed
 
 
 def laplace_terms(us: Array, hessians: Array) -> tuple[Array, bool]:
@@ -339,7 +360,7 @@ def conjoint(
     refit = 0 if n == 0 else {"fixed": 0, "per_rho": 1, "shared": 2}[protocol.theta_g]
     laplace = protocol.evidence == "laplace" and refit > 0
     with ep.compiling("screen"):
-        us, log_Z, bs, Gs, hessians, settled = fit_conjoint(
+        us, log_Z, bs, Gs, hessians, found, fixed = fit_conjoint(
             refit, laplace, rhos, centre, chol,
             reference.slope_mean, reference.theta, reference.b, reference.G,
             kernels.squared_gaps(reference.places, answers.places),
@@ -351,10 +372,21 @@ def conjoint(
     if laplace:
         terms, floored = laplace_terms(us, hessians)
         log_Z = log_Z + terms
-    top = log_Z.max()
-    mass = np.exp(log_Z - top)
-    log_evidence = float(top + np.log(mass.mean()))
-    uniform = np.full(rhos.size, 1.0 / rhos.size)
+    log_Z = np.where(np.isfinite(log_Z), log_Z, -np.inf)
+    rough = np.exp(log_Z - max(log_Z.max(), -1e300))
+    # With lapses EP may have no fixed point at a correlation that the answers all but refute; what
+    # it returns there is no evidence, and the quadrature goes over the others. Such correlations,
+    # and modes not found, are only reported if they might have mattered.
+    doubtful = rough[~(found & fixed)].sum() / max(rough.sum(), 1e-300)
+    log_Z = np.where(fixed, log_Z, -np.inf)
+    if fixed.any():
+        top = log_Z.max()
+        mass = np.exp(log_Z - top)
+        log_evidence = float(top + np.log(mass.sum() / fixed.sum()))
+        uniform = fixed / fixed.sum()
+    else:
+        mass = uniform = np.full(rhos.size, 1.0 / rhos.size)
+        log_evidence = -math.inf
     return Hypothesis(
         reference=reference,
         answers=answers,
@@ -364,6 +396,6 @@ def conjoint(
         bs=bs,
         Gs=Gs,
         log_evidence=log_evidence,
-        converged=bool(settled),
+        converged=bool(fixed.any() and doubtful < 0.01),
         floored=floored,
     )

@@ -270,9 +270,7 @@ def _run_study(
     except (ValueError, OSError) as error:
         raise _fail(error) from None
     except ImportError as error:
-        raise _fail(
-            f"{error}; studies need pip install 'earshift[study]'"
-        ) from None
+        raise _fail(f"{error}; studies need pip install 'earshift[study]'") from None
 
 
 def _finish_study(summary: dict[str, Any], out: Path, as_json: bool) -> None:

@@ -60,8 +60,10 @@ def compiling(part: str) -> Iterator[None]:
 
 
 SQRT_2PI = math.sqrt(2 * math.pi)
-DAMPINGS = (1.0, 0.5, 0.25)  # tried in turn, each from empty sites, until the sites settle
-SWEEPS, ROUNDS = 20, 3  # sweeps between two fresh posteriors; such rounds for each damping
+# Steps tried in turn until the sites settle, each next one from empty sites, with the number of
+# rounds it is given: a damped step needs many more to reach the same tolerance.
+DAMPINGS, ROUNDS = (1.0, 0.5, 0.2), (3, 12, 30)
+SWEEPS = 20  # sweeps in a round, which begins with a fresh posterior
 TOLERANCE = 1e-8
 
 
@@ -244,8 +246,14 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     empty = True
     for n in range(n_rows):
         empty &= tau[n] == 0.0 and nu[n] == 0.0
-    while not converged and rounds < len(DAMPINGS) * ROUNDS:
-        if rounds > 0 and rounds % ROUNDS == 0:
+    attempt = 0
+    while not converged:
+        if rounds == ROUNDS[attempt]:
+            attempt += 1
+            if attempt == len(DAMPINGS):
+                break
+            rounds = 0
+            empty = False
             for n in range(n_rows):
                 if y[n] != GAUSSIAN:
                     tau[n] = 0.0
@@ -265,7 +273,7 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
                     mu[k] += Sigma[k, j] * r[j]
         for _ in range(SWEEPS):
             change, growth = sweep(
-                ia, ib, x, y, guess, lapse, DAMPINGS[rounds // ROUNDS], tau, nu, mu, Sigma
+                ia, ib, x, y, guess, lapse, DAMPINGS[attempt], tau, nu, mu, Sigma
             )
             log_det += growth
             if change < tol:

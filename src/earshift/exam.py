@@ -132,6 +132,7 @@ class _Sitting:
                     f"got a {data['kind']!r} of schema {data['schema']!r}"
                 )
             design = dict(data["design"])
+            _ = design["seed"], design["max_tones"]  # a default here would ask other tones
             design["domain"] = Domain.from_dict(design["domain"])
             design["limits"] = None if design["limits"] is None else Limits(**design["limits"])
             sitting = cls._from_design(design)
@@ -410,6 +411,8 @@ class Screen(_Sitting):
     def log_bf(self) -> float:
         """Log Bayes factor: log evidence of different over same."""
         state = self._state
+        if not (state.unchanged.converged and math.isfinite(state.log_different)):
+            return 0.0  # no fixed point, no evidence; the verdict says that it did not converge
         return state.log_different - state.unchanged.log_evidence
 
     @property

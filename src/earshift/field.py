@@ -512,8 +512,10 @@ def positive_slope_samples(
     """
     order = [*slopes, *(k for k in range(mean.size) if k not in set(slopes))]
     m, S = mean[order], cov[np.ix_(order, order)]
-    scale = np.sqrt(np.maximum(np.diag(S), 1e-12))
-    L = np.linalg.cholesky(S + np.diag(1e-10 * scale**2 + 1e-14))
+    # A posterior may be singular (old and new ear the same) and, by rounding, slightly less.
+    values, vectors = np.linalg.eigh(0.5 * (S + S.T))
+    values = np.maximum(values, 1e-10 * max(values[-1], 1e-10))
+    L = np.linalg.cholesky((vectors * values) @ vectors.T)
     noise = rng.standard_normal((count, mean.size))
     uniform = rng.random((count, len(slopes)))
     for k in range(len(slopes)):

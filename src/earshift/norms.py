@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.stimulus import finite
+
 Array = NDArray[np.float64]
 
 
@@ -130,19 +132,27 @@ class Norm:
     source: str = "supplied by the user"
 
     def __post_init__(self) -> None:
-        size = len(self.frequencies_hz)
-        cov = np.array(self.cov_db2, dtype=float)
-        if size == 0 or len(self.mean_db_hl) != size or cov.shape != (size, size):
+        try:
+            frequencies = tuple(finite(f, "a frequency of a norm") for f in self.frequencies_hz)
+            means = tuple(finite(m, "a mean of a norm") for m in self.mean_db_hl)
+            cov = np.array(self.cov_db2, dtype=float)
+        except TypeError as error:
+            raise ValueError(f"a norm needs lists of numbers: {error}") from None
+        size = len(frequencies)
+        if size == 0 or len(means) != size or cov.shape != (size, size):
             raise ValueError(
                 "a norm needs as many means as frequencies, at least one, and a square covariance "
-                f"to match; got {size}, {len(self.mean_db_hl)} and {cov.shape}"
+                f"to match; got {size}, {len(means)} and {cov.shape}"
             )
-        if not (np.isfinite(self.mean_db_hl).all() and np.isfinite(cov).all()):
-            raise ValueError("a norm needs finite means and covariances")
-        if min(self.frequencies_hz) <= 0 or len(set(self.frequencies_hz)) != size:
+        if min(frequencies) <= 0 or len(set(frequencies)) != size:
             raise ValueError("a norm needs different, positive frequencies")
+        if not np.isfinite(cov).all():
+            raise ValueError("a norm needs finite covariances")
         if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min() <= 0:
             raise ValueError("a norm's covariance must be symmetric and positive definite")
+        object.__setattr__(self, "frequencies_hz", frequencies)
+        object.__setattr__(self, "mean_db_hl", means)
+        object.__setattr__(self, "cov_db2", tuple(tuple(row) for row in cov.tolist()))
 
     def to_dict(self) -> dict[str, Any]:
         return {

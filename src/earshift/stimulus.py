@@ -24,7 +24,10 @@ def finite(value: object, what: str) -> float:
     """The value as a float, or a ValueError that names it."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
         raise ValueError(f"{what} must be a number, got {value!r}")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
     if not math.isfinite(number):
         raise ValueError(f"{what} must be finite, got {value!r}")
     return number
@@ -231,7 +234,7 @@ def as_domain(domain: "str | Domain") -> Domain:
     """A Domain from itself or a preset's name."""
     if isinstance(domain, Domain):
         return domain
-    if domain not in DOMAINS:
+    if not isinstance(domain, str) or domain not in DOMAINS:
         raise ValueError(f"unknown domain {domain!r}; presets: {', '.join(DOMAINS)}")
     return DOMAINS[domain]
 
@@ -318,9 +321,10 @@ class Audiogram:
         both = self.thresholds_db_hl.keys() & self.no_response_db_hl.keys()
         if both:
             raise ValueError(f"{sorted(both)} Hz have both a threshold and no response")
-        if not finite(self.sd_db, "sd_db") > 0:
+        for name in ("sd_db", "method_offset_db"):
+            object.__setattr__(self, name, finite(getattr(self, name), name))
+        if not self.sd_db > 0:
             raise ValueError(f"sd_db must be positive, got {self.sd_db!r}")
-        finite(self.method_offset_db, "method_offset_db")
 
     def to_dict(self) -> dict[str, Any]:
         return {

@@ -14,7 +14,7 @@ from earshift.classes import FREQUENCIES_HZ, HIGHEST_DB_HL, LOWEST_DB_HL, Ears
 
 NO_THRESHOLD = 1000
 MISSING, NOT_A_NUMBER, NOT_A_THRESHOLD = "missing", "not-a-number", "not-a-threshold"
-WHOLE_DB = 1e-6  # NHANES stores zero as 5.4e-79
+WHOLE_DB = 1e-6  # zero may be 5.4e-79, the smallest number that SAS transport files can hold
 
 Codes = NDArray[np.int16]
 
