@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import earshift as es
 from earshift.change import OPTIONS
-from earshift.stimulus import AUDIOMETER_HZ, DOMAINS, LEVELS_DB_HL, allowed
+from earshift.stimulus import AUDIOMETER_HZ, DOMAINS, LEVELS_DB_HL, Axis, Domain, allowed
 from helpers import HZ, MILD, NORMAL, Sitting, run_exam, tell_all
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -765,3 +765,48 @@ def test_an_exam_follows_its_domain() -> None:
     screen = es.Screen(exam, FAST)
     assert screen.domain == own
     assert es.Screen(exam, FAST, domain="audiometer").domain == DOMAINS["audiometer"]
+
+
+CONTRAST = Domain(
+    Axis("contrast_db", "dB", tuple(range(-50, 1, 5)), -25.0, 10.0),
+    (
+        Axis("cycles_per_degree", "c/deg", (0.5, 1, 2, 4, 8, 16), 4.0, 1.0, logarithmic=True),
+        Axis("duration_ms", "ms", (50, 100, 200), 100.0, 1.0, logarithmic=True),
+    ),
+)
+
+
+def sees(stimulus: es.Stimulus, limit_db: float) -> bool:
+    return stimulus.contrast_db > limit_db
+
+
+def test_exams_and_screens_work_on_other_axes_than_tones() -> None:
+    exam = es.Exam(domain=CONTRAST, max_tones=25, seed=2)
+    while not exam.done:
+        stimulus = exam.ask()
+        assert exam.ask() == stimulus
+        exam.tell(stimulus, sees(stimulus, -30.0))
+    assert through_json(exam).ask() == exam.ask()
+    for limit_db, decision in ((-30.0, "unchanged"), (-5.0, "changed")):
+        screen = es.Screen(exam, "best")
+        while not screen.done:
+            screen.tell(screen.ask(), sees(screen.ask(), limit_db))
+        assert screen.verdict().decision == decision
+        assert through_json(screen).ask() == screen.ask()
+    with pytest.raises(ValueError, match="domain of tones"):
+        exam.thresholds()
+
+
+@pytest.mark.parametrize(
+    "stimulus",
+    [
+        es.Tone(1000.0, 20.0),
+        es.Stimulus((("contrast_db", -20.0),)),
+        es.Stimulus((("contrast_db", -20.0), ("cycles_per_degree", 99.0), ("duration_ms", 100.0))),
+    ],
+)
+def test_a_stimulus_of_other_axes_is_refused(stimulus: object) -> None:
+    exam = es.Exam(domain=CONTRAST)
+    with pytest.raises(ValueError, match=r"expected|outside"):
+        exam.tell(stimulus, True)
+    assert exam.trials == ()

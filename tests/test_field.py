@@ -207,7 +207,16 @@ def test_no_response_puts_the_threshold_above_the_level_tried() -> None:
     assert silent.converged
     before, after = (threshold_samples(f, [8000.0]) for f in (without, silent))
     assert np.median(before) < 85.0
-    assert np.median(after) > 90.0
+    assert np.median(after) > np.median(before) + 5.0
+    assert np.median(after) > 86.0
+
+
+def test_the_slope_of_an_audiogram_keeps_its_prior_even_beside_a_steep_no_response() -> None:
+    prior = hyperprior(sloped=True)
+    steep = es.Audiogram({500.0: 10.0, 1000.0: 10.0, 6000.0: 60.0}, no_response_db_hl={8e3: 90.0})
+    mean, cov = field.from_audiogram(steep, AUDIOMETER).latent(np.array([[0.0]]))
+    assert mean[0] == pytest.approx(prior.slope_mean, rel=1e-3)
+    assert cov[0, 0] == pytest.approx(np.exp(prior.mean[1]), rel=1e-2)
 
 
 def test_an_audiogram_of_no_responses_alone_is_a_field_too() -> None:

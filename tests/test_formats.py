@@ -203,7 +203,7 @@ def test_an_ear_counts_under_one_reason(tmp_path: Path) -> None:
 
 def test_only_the_first_reading_at_1_khz_counts(tmp_path: Path) -> None:
     names = ["SEQN", "AUXU1K2R", *nhanes.COLUMNS, "AUXU1K2L", "COMMENT"]
-    row = [62161.0, 95.0, *GOOD, *GOOD, 666.0, "no remarks"]
+    row: list[Cell] = [62161.0, 95.0, *GOOD, *GOOD, 666.0, "no remarks"]
     path = saved(tmp_path, xpt(names, [row, row], {"COMMENT": 11, "SEQN": 4}, {"COMMENT"}))
     ears, left_out = joined(nhanes.read_ears(path))
     assert ears == [("R", GOOD), ("L", GOOD)] * 2
@@ -247,6 +247,11 @@ def test_missing_nhanes_columns_are_named(tmp_path: Path) -> None:
     path = saved(tmp_path, xpt(names, []))
     with pytest.raises(ValueError, match="lacks the columns AUXU3KR, AUXU500L; it has 'SEQN'"):
         nhanes.check(path)
+
+
+def test_names_are_the_same_in_small_letters(tmp_path: Path) -> None:
+    path = saved(tmp_path, WHOLE.replace(b"AUXU4KR", b"auxu4kr"))
+    assert len(joined(nhanes.read_ears(path))[0]) == 2
 
 
 def test_thresholds_as_text_are_refused(tmp_path: Path) -> None:
@@ -297,6 +302,7 @@ WHOLE = aux([*GOOD, *GOOD])
         (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\3\0\0\0\x08\0\2"), "AUXU1K1R' wrongly"),
         (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\1\0\0\0\x09\0\2"), "AUXU1K1R' wrongly"),
         (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\2\0\0\xff\xff\0\2"), "is cut off"),
+        (WHOLE.replace(b"\0\0\0\x08".ljust(56, b"\0"), b"\0\0\1\0".ljust(56, b"\0")), "do not fit"),
         (xpt(["A", "B"], [], {"A": 65_535, "B": 65_535}, {"A", "B"}), "do not fit into a row"),
     ],
 )
@@ -378,7 +384,7 @@ def test_niosh_codes_are_never_averaged(tmp_path: Path, cell: str, reason: str, 
 
 
 @pytest.mark.parametrize(
-    "cell", ["10", "10.0", " 10", "10 ", '"10"', "+10", "1e1", "10.00000000000"]
+    "cell", ["10", "10.0", " 10", "10 ", '"10"', "+10", "1e1", "000000010", "10.00000000000"]
 )
 def test_a_number_may_be_written_in_many_ways(tmp_path: Path, cell: str) -> None:
     path = niosh_file(tmp_path, line([cell] * 7, [cell, *LEFT[1:]]))
@@ -404,8 +410,10 @@ def test_quoted_fields_stay_whole(tmp_path: Path, industry: str, end: str) -> No
 
 
 def test_byte_order_mark_blank_lines_and_a_missing_last_line_end(tmp_path: Path) -> None:
-    lines = ["\ufeff" + HEADER, line(LEFT, RIGHT), "", line(RIGHT, LEFT), "", line(LEFT, LEFT)]
-    path = saved(tmp_path, "\r\n".join(lines).encode())
+    names = ",".join(niosh.COLUMNS)
+    rows = [",".join(map(str, row)) for row in ([*LEFT, *RIGHT], [*RIGHT, *LEFT], [*LEFT, *LEFT])]
+    text = "\r\n".join(["\ufeff" + names, rows[0], "", rows[1], "", rows[2]])
+    path = saved(tmp_path, text.encode())
     ears, _ = joined(niosh.read_ears(path))
     assert ears == [("L", LEFT), ("R", RIGHT), ("L", RIGHT), ("R", LEFT), ("L", LEFT), ("R", LEFT)]
 
@@ -463,6 +471,10 @@ def test_other_encodings_are_refused_with_a_remedy(tmp_path: Path, encoding: str
             [line(LEFT, RIGHT, '5" pipe'), line(LEFT, RIGHT), line(LEFT, RIGHT, '6" pipe')],
             "a quote",
         ),
+        (
+            [line(LEFT, RIGHT, '5" pipe'), line(LEFT, RIGHT), line(LEFT, RIGHT, 'pipe 6"')],
+            "a quote",
+        ),
         ([line(LEFT, RIGHT, '"pipe" x')], "a quote within a cell"),
         ([line(LEFT, RIGHT, "a\0b")], "null bytes"),
     ],
@@ -502,6 +514,29 @@ def test_a_file_without_line_ends_is_not_read_whole(tmp_path: Path, header: str)
     assert peak < 15_000_000
 
 
+def test_progress_counts_whole_rows(tmp_path: Path) -> None:
+    path = niosh_file(tmp_path, *[line(LEFT, RIGHT)] * 100)
+    with mock.patch.object(niosh, "BLOCK", 1000):
+        done = [chunk.done for chunk in niosh.read_ears(path)]
+    assert len(done) > 5
+    data = path.read_bytes()
+    assert {data[n - 1] for n in done} == {ord("\n")}
+    assert done[-1] == len(data)
+
+
+def test_texts_without_end_are_forgotten() -> None:
+    texts = niosh._Texts()
+    sizes, codes = [], []
+    with mock.patch.object(niosh, "MAX_TEXTS", 20):
+        for number in range(100):
+            cell = str(number).encode()
+            ends = np.array([[len(cell)]])
+            codes.append(texts.codes(cell + b",", np.zeros_like(ends), ends).item())
+            sizes.append(texts.words.size)
+    assert codes == list(range(100))
+    assert max(sizes) < 25
+
+
 def naive(text: str) -> list[list[float]]:
     """The thresholds of all complete ears, by the standard library."""
     rows = csv.DictReader(io.StringIO(text, newline=""))
@@ -539,8 +574,8 @@ def test_any_table_reads_as_the_standard_library_reads_it(
     assert len(ears) + sum(left_out.values()) == 2 * len(rows)
 
 
-def test_the_size_of_the_published_file_takes_seconds_and_little_memory(tmp_path: Path) -> None:
-    """1.1 million rows in under 10 s and 1 GB; here it takes 3 s and 60 MB."""
+def test_a_file_of_the_published_size_takes_little_memory(tmp_path: Path) -> None:
+    """1.1 million rows in under 1 GB (`make bench` times it)."""
     rng = np.random.default_rng(1)
     levels = rng.choice([*range(-10, 105, 5), 997, 999], (10_000, 14)).tolist()
     rows = "".join(
@@ -552,21 +587,19 @@ def test_the_size_of_the_published_file_takes_seconds_and_little_memory(tmp_path
         for _ in range(110):
             file.write(rows)
     code = (
-        "import resource, sys, time\n"
-        "start = time.perf_counter()\n"
+        "import resource, sys\n"
         "from earshift.classes import class_medians\n"
         "from earshift.formats import read_ears\n"
         "table = class_medians(read_ears('niosh', sys.argv[1:]))\n"
-        "seconds = time.perf_counter() - start\n"
         "kilobytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
-        "print(table.n + table.n_left_out, seconds, kilobytes)\n"
+        "kilobytes /= 1024 if sys.platform == 'darwin' else 1\n"
+        "print(table.n + table.n_left_out, kilobytes)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )
-    n, seconds, kilobytes = map(float, done.stdout.split())
+    n, kilobytes = map(float, done.stdout.split())
     assert n == 2_200_000
-    assert seconds < 10
     assert kilobytes < 1_000_000
 
 

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "Tone": "stimulus",
     "Trial": "stimulus",
+    "Stimulus": "stimulus",
     "Domain": "stimulus",
     "Axis": "stimulus",
     "Limits": "stimulus",
@@ -34,6 +35,7 @@ __all__ = [
     "Norm",
     "Protocol",
     "Screen",
+    "Stimulus",
     "Tone",
     "Trial",
     "Verdict",
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from earshift.exam import Exam, Screen, Verdict
     from earshift.listener import Listener
     from earshift.norms import Norm, population_norm
-    from earshift.stimulus import Audiogram, Axis, Domain, Limits, Tone, Trial
+    from earshift.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from earshift.classes import Ears
     from earshift.exam import Exam, Screen
     from earshift.listener import Listener
     from earshift.study import Case
@@ -442,40 +441,32 @@ def audiogram_classes(
     """Median audiogram of every hearing-loss class, recomputed from raw files.
 
     Classes by the mean threshold at 500, 1000 and 2000 Hz. Only ears with all seven thresholds
-    count; missing-value codes are never averaged.
+    count; missing-value codes are never averaged. NHANES publishes the people of 2017-18 (AUX_J)
+    again within 2017-20 (P_AUX): give only one of the two.
     """
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Table
 
     from earshift.classes import FREQUENCIES_HZ, class_medians
-    from earshift.formats import nhanes, niosh
+    from earshift.formats import read_ears
 
-    readers = {"nhanes": nhanes.read_ears, "niosh": niosh.read_ears}
-    if source not in readers:
-        raise _fail(f"source must be one of {', '.join(readers)}, got {source!r}")
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn(source),
         BarColumn(),
         DownloadColumn(),
         TimeRemainingColumn(),
         console=Console(stderr=True, quiet=as_json),
     )
-
-    def chunks() -> "Iterator[Ears]":
-        for path in files:
-            task = bar.add_task(path.name, total=None)
-            for chunk in readers[source](path):
-                bar.update(task, completed=chunk.done, total=chunk.total)
-                yield chunk
-
     try:
         with bar:
-            table = class_medians(chunks())
+            task = bar.add_task(source, total=None)
+            table = class_medians(
+                read_ears(source, files),
+                lambda done, total: bar.update(task, completed=done, total=total),
+            )
     except (ValueError, OSError) as error:
         raise _fail(error) from None
-    except ImportError as error:
-        raise _fail(f"{error}; this needs pip install 'earshift[study]'") from None
     if as_json:
         typer.echo(json.dumps(table.to_dict(), indent=2))
         return

@@ -78,25 +78,37 @@ def log_ndtr(z: float) -> float:
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> tuple[float, float, float]:
-    """log Z of one answer against its cavity N(mu, s), with first and second derivative in mu.
+def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float:
+    """log of one answer's probability under its cavity N(mu, s).
 
     For y = +-1 the likelihood is floor + (1 - guess - lapse) Phi(y f): the floor is the guess rate
     for a heard tone and the lapse rate for a missed one.
     """
     floor = guess if y > 0 else lapse
     gain = 1.0 - guess - lapse
+    z = y * mu / math.sqrt(1.0 + s)
+    if floor > 0.0:
+        return math.log(floor + gain * math.exp(log_ndtr(z)))
+    return math.log(gain) + log_ndtr(z)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tuple[float, float]:
+    """First and second derivative of `log_tilted` in mu."""
+    floor = guess if y > 0 else lapse
+    gain = 1.0 - guess - lapse
     root = math.sqrt(1.0 + s)
     z = y * mu / root
-    log_phi = -0.5 * z * z - math.log(SQRT_2PI)
-    if floor > 0.0:
-        log_Z = math.log(floor + gain * math.exp(log_ndtr(z)))
+    if z > -25.0:
+        mass = floor + gain * 0.5 * math.erfc(-z / math.sqrt(2.0))
+        ratio = gain * math.exp(-0.5 * z * z) / (SQRT_2PI * mass)
+    elif floor > 0.0:
+        ratio = 0.0
     else:
-        log_Z = math.log(gain) + log_ndtr(z)
-    ratio = gain * math.exp(log_phi - log_Z)
+        ratio = math.exp(-0.5 * z * z - log_ndtr(z)) / SQRT_2PI
     g1 = y * ratio / root
     g2 = -g1 * g1 - ratio * z / (1.0 + s)
-    return log_Z, g1, g2
+    return g1, g2
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -139,7 +151,7 @@ def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
             continue
         s_cav = s / keep
         mu_cav = (f - nu[n] * s) / keep
-        _, g1, g2 = tilted(y[n], mu_cav, s_cav, guess, lapse)
+        g1, g2 = tilted_slopes(y[n], mu_cav, s_cav, guess, lapse)
         shrink = 1.0 + s_cav * g2
         if not shrink > 1e-12:
             change = max(change, 1.0)
@@ -209,7 +221,7 @@ def invert(B):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def product(A, B):
-    """A B, in plain loops (see `invert`)."""
+    """A B, in plain loops (see `invert`); zeros of A cost nothing, so the sparse factor is A."""
     out = np.zeros((A.shape[0], B.shape[1]))
     for j in range(A.shape[0]):
         for k in range(A.shape[1]):
@@ -262,11 +274,11 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
             # The posterior of the sites as they are; this also removes the rounding that rank-one
             # updates collect.
             assemble(m, ia, ib, x, tau, nu, A, r)
-            B = product(S, A)
+            B = product(A, S)
             for k in range(d):
                 B[k, k] += 1.0
             inverse, log_det = invert(B)
-            Sigma = product(inverse, S)
+            Sigma = product(S, inverse)
             for k in range(d):
                 mu[k] = m[k]
                 for j in range(d):
@@ -284,7 +296,7 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     # b = (I + A S)^-1 r and G = (I + A S)^-1 A, both by way of Sigma = (I + S A)^-1 S.
     assemble(m, ia, ib, x, tau, nu, A, r)
     AS = product(A, Sigma)
-    G = product(AS, A)
+    G = product(A, AS.T.copy())
     b = r.copy()
     log_Z = -0.5 * log_det
     for k in range(d):
@@ -308,7 +320,7 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
             continue
         s_cav = s / keep
         mu_cav = (f - nu[n] * s) / keep
-        log_site, _, _ = tilted(y[n], mu_cav, s_cav, guess, lapse)
+        log_site = log_tilted(y[n], mu_cav, s_cav, guess, lapse)
         # Divide out what the Gaussian site itself integrates to against the same cavity.
         grow = 1.0 + t * s_cav
         quad = s_cav * nu[n] * nu[n] + 2.0 * nu[n] * mu_cav - t * mu_cav * mu_cav

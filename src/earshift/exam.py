@@ -22,6 +22,7 @@ from earshift.stimulus import (
     Axis,
     Domain,
     Limits,
+    Stimulus,
     Tone,
     Trial,
     allowed,
@@ -63,12 +64,15 @@ class _Sitting:
         """All tones told so far, with their answers, in order."""
         return self._trials
 
-    def tell(self, tone: Tone, heard: object) -> None:
+    def tell(self, tone: Tone | Stimulus, heard: object) -> None:
         """Take the answer to a tone, asked for or not. Bad input changes nothing."""
         self._trials = (*self._trials, Trial(self.domain.check(tone), as_heard(heard)))
 
     def ask(self) -> Tone:
-        """The tone to play next. Asking again gives the same tone until an answer is told."""
+        """The tone to play next. Asking again gives the same tone until an answer is told.
+
+        On a domain with other axes than a tone's it is a `Stimulus` with these axes' names.
+        """
         count = len(self._trials)
         if self._next is None or self._next[0] != count:
             self._next = (count, self._choose())
@@ -92,6 +96,8 @@ class _Sitting:
 
     def _frequencies(self, wanted: Sequence[float] | None) -> tuple[Array, Array]:
         """Frequencies in Hz and as places; by default the audiometric ones that are in range."""
+        if not self.domain.of_tones:
+            raise ValueError("thresholds in dB HL need a domain of tones; use `field` for others")
         axis = self.domain.smooth[0]
         if wanted is None:
             low, high = axis.values[0], axis.values[-1]
@@ -469,7 +475,7 @@ class Screen(_Sitting):
             p_changed=self.p_changed,
             log_bf=self.log_bf,
             tones=len(self._trials),
-            shifts=self._shifts(frequencies_hz),
+            shifts=self._shifts(frequencies_hz) if self.domain.of_tones else (),
             converged=self.reference_field.converged
             and state.unchanged.converged
             and state.different.converged,

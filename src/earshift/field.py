@@ -16,7 +16,7 @@ here because a call into a general optimiser costs more than the whole fit of a 
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,8 +31,8 @@ from earshift.stimulus import Audiogram, Domain, Tone
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-SEARCH_TOLERANCE = 1e-4  # EP, while the hyperparameters are still moving
-GRADIENT_TOLERANCE = 1e-3  # in the hyperprior's standard deviations: 1e-6 nats
+SEARCH_TOLERANCE = 1e-5  # EP, while the hyperparameters are still moving
+GRADIENT_TOLERANCE = 2e-4  # in the hyperprior's standard deviations
 MAX_STEPS = 60
 
 
@@ -431,10 +431,11 @@ def from_audiogram(
     """The field that an audiogram implies (method.md, section 7).
 
     A threshold T with SD s is a Gaussian observation of f(T) = 0 with SD w0 s; "no response" is a
-    missed tone at the loudest level tried. Thresholds say nothing about the slope, so it keeps the
-    sloped hyperprior's.
+    missed tone at the loudest level tried. Thresholds say nothing about the slope: it is held at
+    its prior mean w0 while they are smoothed, and gets its prior spread back afterwards.
     """
     prior = hyperprior(sloped=True)
+    known_slope = (prior.mean[kernels.C], math.log(1e-6), *prior.mean[kernels.LOG_BETA :])
     sd = prior.slope_mean * audiogram.sd_db / domain.intensity.scale
     rows = [
         (Tone(f, level - audiogram.method_offset_db), ep.GAUSSIAN)
@@ -448,22 +449,36 @@ def from_audiogram(
         axes=len(domain.smooth),
         gauss_tau=[1.0 / sd**2] * len(rows),
     )
-    return fit(answers, prior, guess, lapse)
+    smooth = fit(answers, replace(prior, mean=known_slope), guess, lapse)
+    mean, cov = smooth.latent(answers.places)
+    theta = smooth.theta.copy()
+    theta[kernels.LOG_ALPHA] = prior.mean[kernels.LOG_ALPHA]
+    w0 = prior.slope_mean
+    return _from_thresholds(
+        answers.places, -mean[1:] / w0, cov[1:, 1:] / w0**2, theta, smooth.converged, guess, lapse
+    )
 
 
 def from_norm(norm: Norm, domain: Domain, guess: float = 0.0, lapse: float = 0.0) -> Field:
-    """The field of an unknown member of a population: mean and covariance are the norm's own.
-
-    With thresholds T and slope w independent, h = -w T; (b, G) are solved so that the posterior
-    at the norm's frequencies has exactly the moments of (w, h).
-    """
-    prior = hyperprior(sloped=True)
-    theta = np.array(prior.mean)
+    """The field of an unknown member of a population: thresholds are the norm's own."""
     tones = [Tone(f, level) for f, level in zip(norm.frequencies_hz, norm.mean_db_hl, strict=True)]
     places = np.array([domain.place_of(tone) for tone in tones])
     T = np.array([domain.intensity_of(tone) for tone in tones])
     P = np.array(norm.cov_db2) / domain.intensity.scale**2
-    w0, var_w = prior.slope_mean, math.exp(theta[kernels.LOG_ALPHA])
+    return _from_thresholds(
+        places, T, P, np.array(hyperprior(sloped=True).mean), True, guess, lapse
+    )
+
+
+def _from_thresholds(
+    places: Array, T: Array, P: Array, theta: Array, converged: bool, guess: float, lapse: float
+) -> Field:
+    """A field whose thresholds are N(T, P) at the places, whatever its slope.
+
+    With slope w apart from the thresholds, h = -w T; (b, G) are solved so that the posterior has
+    exactly the moments of (w, h).
+    """
+    w0, var_w = hyperprior(sloped=True).slope_mean, math.exp(theta[kernels.LOG_ALPHA])
     mean = np.concatenate([[w0], -w0 * T])
     cov = np.empty((T.size + 1, T.size + 1))
     cov[0, 0] = var_w
@@ -472,16 +487,17 @@ def from_norm(norm: Norm, domain: Domain, guess: float = 0.0, lapse: float = 0.0
     S = kernels.covariance(theta, kernels.squared_gaps(places, places))
     S[np.diag_indices_from(S)] *= 1.0 + 1e-9  # close frequencies make S nearly singular
     inverse = np.linalg.inv(S)
-    before = np.full(T.size + 1, theta[0])
+    before = np.full(T.size + 1, theta[kernels.C])
     before[0] = w0
+    G = inverse - inverse @ cov @ inverse
     return Field(
         theta=theta,
         slope_mean=w0,
         places=places,
         b=inverse @ (mean - before),
-        G=inverse - inverse @ cov @ inverse,
+        G=0.5 * (G + G.T),
         log_evidence=0.0,
-        converged=True,
+        converged=converged,
         guess=guess,
         lapse=lapse,
     )

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 from dataclasses import field as dataclass_field
 from functools import cached_property
 from itertools import product
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +76,36 @@ class Tone:
         return data
 
 
+@dataclass(frozen=True, order=True)
+class Stimulus:
+    """A stimulus on other axes than a tone's: its named values, readable as attributes.
+
+    >>> Stimulus((("contrast_db", -20.0), ("cycles_per_degree", 4.0))).contrast_db
+    -20.0
+    """
+
+    values: tuple[tuple[str, float], ...]
+
+    def __post_init__(self) -> None:
+        clean = tuple(sorted((name, finite(value, name)) for name, value in self.values))
+        object.__setattr__(self, "values", clean)
+
+    def __getattr__(self, name: str) -> float:
+        for key, value in object.__getattribute__(self, "values"):
+            if key == name:
+                return float(value)
+        raise AttributeError(f"this stimulus has no {name}")
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value:g}" for name, value in self.values)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(self.values)
+
+
 @dataclass(frozen=True)
 class Trial:
-    """One tone and its answer."""
+    """One tone (or other stimulus) and its answer."""
 
     tone: Tone
     heard: bool
@@ -88,10 +115,11 @@ class Trial:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
-        names = {f.name for f in fields(Tone)}
-        return cls(
-            Tone(**{k: v for k, v in data.items() if k in names}), as_heard(data.get("heard"))
-        )
+        given = {name: value for name, value in data.items() if name != "heard"}
+        heard = as_heard(data.get("heard"))
+        if "frequency_hz" in given and "level_db_hl" in given:
+            return cls(Tone(**given), heard)
+        return cls(cast(Tone, Stimulus(tuple(given.items()))), heard)
 
 
 @dataclass(frozen=True)
@@ -189,26 +217,38 @@ class Domain:
     def shape(self) -> tuple[int, int]:
         return len(self._place_values), len(self.intensity.values)
 
+    @property
+    def of_tones(self) -> bool:
+        """Whether the axes are a tone's frequency and level."""
+        return self.intensity.name == "level_db_hl" and [a.name for a in self.smooth] == [
+            "frequency_hz"
+        ]
+
     def tone(self, place: int, level: int) -> Tone:
-        """The candidate with these indices."""
-        values = dict(
-            zip((axis.name for axis in self.smooth), self._place_values[place], strict=True)
-        )
-        return Tone(**values, **{self.intensity.name: self.intensity.values[level]})  # type: ignore[arg-type]
+        """The candidate with these indices: a Tone, or on other axes a Stimulus in its place."""
+        loud = self.intensity.values[level]
+        if self.of_tones:
+            return Tone(self._place_values[place][0], loud)
+        names = (*(axis.name for axis in self.smooth), self.intensity.name)
+        values = zip(names, (*self._place_values[place], loud), strict=True)
+        return cast(Tone, Stimulus(tuple(values)))
 
     def check(self, tone: object) -> Tone:
         """The tone itself if it lies in the domain, else a ValueError. Off-list is fine."""
-        if not isinstance(tone, Tone):
-            raise ValueError(f"expected an earshift.Tone, got {tone!r}")
+        if not isinstance(tone, Tone if self.of_tones else Stimulus):
+            wanted = "earshift.Tone" if self.of_tones else "earshift.Stimulus"
+            raise ValueError(f"expected an {wanted}, got {tone!r}")
         for axis in (self.intensity, *self.smooth):
+            if not hasattr(tone, axis.name):
+                raise ValueError(f"expected a stimulus with {axis.name}, got {tone!r}")
             axis.check(getattr(tone, axis.name))
-        return tone
+        return cast(Tone, tone)
 
-    def place_of(self, tone: Tone) -> tuple[float, ...]:
+    def place_of(self, tone: Tone | Stimulus) -> tuple[float, ...]:
         """The tone's place in model units."""
         return tuple(axis.to_model(getattr(tone, axis.name)) for axis in self.smooth)
 
-    def intensity_of(self, tone: Tone) -> float:
+    def intensity_of(self, tone: Tone | Stimulus) -> float:
         """The tone's intensity in model units."""
         return self.intensity.to_model(getattr(tone, self.intensity.name))
 
@@ -270,7 +310,8 @@ class Limits:
             gap = np.sqrt(((places - np.array(domain.place_of(trial.tone))) ** 2).sum(axis=1))
             rise = self.above_heard_db if trial.heard else self.above_missed_db
             near = gap <= self.near_octaves + 1e-9
-            ceiling[near] = np.maximum(ceiling[near], trial.tone.level_db_hl + rise)
+            level = getattr(trial.tone, domain.intensity.name)
+            ceiling[near] = np.maximum(ceiling[near], level + rise)
         ceiling = np.minimum(ceiling, self.cap_db_hl)
         levels = np.array(domain.intensity.values)
         return np.asarray(levels[None, :] <= ceiling[:, None] + 1e-9)
