@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench bench-peers constraints clean help
+.PHONY: demo test check lint types bench bench-peers results constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -41,6 +41,18 @@ bench-peers: $(STAMP) ## build the peers' own environment, bench with them, writ
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers-requirements.txt
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check --no-deps GPy==1.15.0 paramz==0.10.0
 	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python --write docs
+
+# The figures of docs/results.md: about half an hour on 2 cores, resumable. DATA holds the real ears.
+DATA ?= ../shared/data
+EARS := $(DATA)/nhanes_ears_2011_2016.csv.gz
+results: $(STAMP) ## run all studies and write docs/results.md from them
+	$(BIN)/earshift study paper --out results/best --json > /dev/null
+	$(BIN)/earshift study paper --protocol paper --strategies differential --out results/paper --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --out results/tuning --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half held-back --reps 100 --out results/ears --json > /dev/null
+	$(BIN)/earshift study options --out results/options --json > /dev/null
+	$(BIN)/earshift study sensitivity --out results/sensitivity --json > /dev/null
+	$(BIN)/python studies/collect_results.py results docs
 
 constraints: ## pin the versions of everything, without addresses
 	$(BIN)/python -m pip install --quiet uv

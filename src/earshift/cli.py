@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -76,7 +77,9 @@ def _first_exam(listener: "Listener", seed: int, tones: int, quiet: bool, title:
 def simulate(
     old: Annotated[str, typer.Option(help="Hearing-loss class at the reference exam.")] = "normal",
     new: Annotated[str, typer.Option(help="Hearing-loss class now.")] = "normal",
-    protocol: Annotated[str, typer.Option(help="Named settings of the change test.")] = "paper",
+    protocol: Annotated[
+        str, typer.Option(help="Settings of the change test: best, paper.")
+    ] = "best",
     seed: Seed = 0,
     max_tones: Annotated[int, typer.Option(min=1, help="Stop undecided after so many.")] = 30,
     first_tones: Annotated[int, typer.Option(min=1, help="Tones of the reference exam.")] = 50,
@@ -227,8 +230,8 @@ Reps = Annotated[int, typer.Option(min=1, help="Repetitions of every condition."
 
 def _run_study(
     cases: "Sequence[Case]", out: Path, jobs: int, cluster: str | None, quiet: bool
-) -> "pl.DataFrame":
-    """Run cases under a progress bar with the time left."""
+) -> "tuple[pl.DataFrame, str]":
+    """Run cases under a progress bar with the time left; the rows, and how long it took."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -250,16 +253,23 @@ def _run_study(
         TimeRemainingColumn(),
         console=Console(stderr=True, quiet=quiet),
     )
+    start, found = time.monotonic(), -1
+
+    def progress(done: int, total: int) -> None:
+        nonlocal found
+        found = done if found < 0 else found
+        bar.update(task, completed=done, total=total)
+
     try:
         with bar:
             task = bar.add_task("cases", total=len(cases))
-            return run_study(
-                cases,
-                out,
-                jobs,
-                cluster,
-                lambda done, total: bar.update(task, completed=done, total=total),
-            )
+            frame = run_study(cases, out, jobs, cluster, progress)
+        where = f"the cluster at {cluster}" if cluster else f"{jobs} local processes"
+        seconds = time.monotonic() - start
+        return (
+            frame,
+            f"{len(cases) - found} of {len(cases)} cases run in {seconds:.0f} s on {where}",
+        )
     except KeyboardInterrupt:
         typer.secho(
             f"stopped; what is finished is in {out}, and the same command goes on from there",
@@ -327,14 +337,16 @@ def study_paper(
             raise ValueError(f"spread must be positive, got {spread}")
     except ValueError as error:
         raise _fail(error) from None
-    frame = _run_study(cases, out, jobs, cluster, as_json)
+    frame, effort = _run_study(cases, out, jobs, cluster, as_json)
     command = (
         f"earshift study paper --reps {reps} --protocol {protocol} --strategies {strategies} "
         f"--max-tones {max_tones} --spread {spread:g} --seed {seed}"
     )
     if classes is not None:
         command += f" --classes {classes}"
-    _finish_study(write_paper_results(frame, settings, max_tones, command, out), out, as_json)
+    _finish_study(
+        write_paper_results(frame, settings, max_tones, f"{command}: {effort}", out), out, as_json
+    )
 
 
 @study.command("options")
@@ -350,10 +362,10 @@ def study_options(
     from earshift.results import write_variant_results
     from earshift.study import option_cases
 
-    frame = _run_study(option_cases(reps, seed), out, jobs, cluster, as_json)
+    frame, effort = _run_study(option_cases(reps, seed), out, jobs, cluster, as_json)
     title = "Protocol options (theta_g, rho_weights, evidence, hyperprior_g)"
     command = f"earshift study options --reps {reps} --seed {seed}"
-    _finish_study(write_variant_results(frame, title, command, out), out, as_json)
+    _finish_study(write_variant_results(frame, title, f"{command}: {effort}", out), out, as_json)
 
 
 @study.command("sensitivity")
@@ -375,10 +387,10 @@ def study_sensitivity(
         cases = sensitivity_cases(as_protocol(protocol), reps, seed)
     except ValueError as error:
         raise _fail(error) from None
-    frame = _run_study(cases, out, jobs, cluster, as_json)
+    frame, effort = _run_study(cases, out, jobs, cluster, as_json)
     title = f"Sensitivity of protocol `{protocol}`"
     command = f"earshift study sensitivity --protocol {protocol} --reps {reps} --seed {seed}"
-    _finish_study(write_variant_results(frame, title, command, out), out, as_json)
+    _finish_study(write_variant_results(frame, title, f"{command}: {effort}", out), out, as_json)
 
 
 @study.command("ears")
@@ -413,12 +425,12 @@ def study_ears(
         cases = ear_cases(chosen, read_ears(ears, half), reps, seed)
     except (ValueError, OSError) as error:
         raise _fail(error) from None
-    frame = _run_study(cases, out, jobs, cluster, as_json)
+    frame, effort = _run_study(cases, out, jobs, cluster, as_json)
     title = f"Real ears (NHANES 2011-2016), {half} half of the people"
     command = (
         f"earshift study ears --half {half} --protocols {protocols} --reps {reps} --seed {seed}"
     )
-    _finish_study(write_variant_results(frame, title, command, out), out, as_json)
+    _finish_study(write_variant_results(frame, title, f"{command}: {effort}", out), out, as_json)
 
 
 audiograms = typer.Typer(

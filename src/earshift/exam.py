@@ -339,7 +339,7 @@ _REFERENCES: dict[str, type[Exam] | type[Audiogram] | type[Norm]] = {
 class Screen(_Sitting):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
-    >>> screen = Screen(reference=first, protocol="paper")
+    >>> screen = Screen(reference=first)
     >>> while not screen.done:
     ...     tone = screen.ask()
     ...     screen.tell(tone, heard=listener(tone))
@@ -351,7 +351,7 @@ class Screen(_Sitting):
     def __init__(
         self,
         reference: Reference,
-        protocol: str | Protocol = "paper",
+        protocol: str | Protocol = "best",
         *,
         seed: int = 0,
         max_tones: int | None = None,

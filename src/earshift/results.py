@@ -145,6 +145,12 @@ def write_paper_results(
     return summary
 
 
+def _origin(command: str) -> str:
+    line, _, effort = command.partition(": ")
+    note = f" {effort[0].upper()}{effort[1:]}." if effort else ""
+    return f"Written by `{line}` (earshift {__version__}), not edited by hand.{note}"
+
+
 def _heading(protocol: Protocol, command: str) -> list[str]:
     settings = ", ".join(
         f"{key} {value}" for key, value in protocol.to_dict().items() if key not in ("name",)
@@ -152,7 +158,8 @@ def _heading(protocol: Protocol, command: str) -> list[str]:
     return [
         f"## The paper's experiment, protocol `{protocol.name}`",
         "",
-        f"Written by `{command}` (earshift {__version__}); not edited by hand.",
+        _origin(command),
+        "",
         f"Settings: {settings}.",
         "",
     ]
@@ -260,8 +267,9 @@ def write_variant_results(
     lines = [
         f"## {title}",
         "",
-        f"Written by `{command}` (earshift {__version__}); not edited by hand. Means are weighted "
-        "like the paper's table: 6 same, 12 adjacent and 30 far cells.",
+        _origin(command),
+        "",
+        "Means are weighted like the paper's table: 6 same, 12 adjacent and 30 far cells.",
         "",
         "| | runs | mean tones | same | adjacent | far | right | wrong | undecided "
         "| tones, two-sided |",

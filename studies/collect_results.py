@@ -1,0 +1,124 @@
+"""Gather what the studies wrote into docs/results.md: `collect_results.py RESULTS DOCS`.
+
+Part of `make results`. Adds nothing but the table of what was asked for beside what was reached,
+read from the studies' own summaries.
+"""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+PARTS = {
+    "best": "The paper's experiment with our settings",
+    "paper": "The paper's experiment with the settings closest to its text",
+    "ears": "Real ears that no setting was chosen on",
+    "tuning": "How `best` was chosen",
+    "options": "The choices the paper leaves open",
+    "sensitivity": "When listeners or assumptions are others",
+}
+
+
+def targets(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, Any]) -> list[str]:
+    """What was asked for, and what was reached."""
+    rows = ["| asked for | reached | |", "|---|---|---|"]
+
+    def row(text: str, value: str, good: bool) -> None:
+        rows.append(f"| {text} | {value} | {'yes' if good else '**no**'} |")
+
+    everything = best["groups"]["all"]
+    mean = everything["mean_of_cells"]
+    row("mean tones over 48 cells at most 5.18 (the paper's)", f"{mean:.2f}", mean <= 5.18)
+    row("aim: 4.0", f"{mean:.2f}", mean <= 4.0)
+    row("wrong at most 1 %", f"{100 * everything['wrong']:.1f} %", everything["wrong"] <= 0.01)
+    undecided = everything["undecided"]
+    row("undecided at most 5 %", f"{100 * undecided:.1f} %", undecided <= 0.05)
+    for where, strategies in best["against_baselines"].items():
+        for strategy, (gap, low, high) in strategies.items():
+            row(
+                f"BADS ahead of {strategy}, {where}: interval below zero",
+                f"{gap:+.1f} [{low:+.1f}, {high:+.1f}]",
+                high < 0,
+            )
+    real = ears["variants"]["best"]
+    rows.append(
+        f"| real ears, held back: `best` | {real['weighted_mean']:.2f} tones, "
+        f"{100 * real['wrong']:.1f} % wrong, {100 * real['undecided']:.1f} % undecided | |"
+    )
+    rest = paper["groups"]["all"]
+    rows.append(
+        f"| `paper` on the paper's experiment | {rest['mean_of_cells']:.2f} tones, "
+        f"{100 * rest['wrong']:.1f} % wrong, {100 * rest['undecided']:.1f} % undecided | |"
+    )
+    return rows
+
+
+def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, Any]) -> str:
+    """The few lines of the README, between its markers."""
+
+    def line(name: str, numbers: dict[str, Any], key: str) -> str:
+        return (
+            f"| {name} | {numbers[key]:.1f} | {100 * numbers['right']:.1f} % "
+            f"| {100 * numbers['wrong']:.1f} % | {100 * numbers['undecided']:.1f} % |"
+        )
+
+    groups, real = best["groups"], ears["variants"]["best"]
+    every, same, closest = groups["all"], groups["same"], paper["groups"]["all"]
+    return "\n".join(
+        [
+            "| simulated listeners, at most 30 tones | mean tones | right | wrong | undecided |",
+            "|---|---|---|---|---|",
+            line("the paper's 48 pairs of conditions (it reports 5.2)", every, "mean_of_cells"),
+            line("- of these, unchanged ears", same, "mean_of_cells"),
+            line("all 48, settings closest to the paper's text", closest, "mean_of_cells"),
+            line("real ears (NHANES), held back from all choices", real, "weighted_mean"),
+            "",
+            "Written by `make results`, which takes about half an hour; "
+            "[docs/results.md](docs/results.md) has the rest.",
+        ]
+    )
+
+
+def into_readme(table: str, path: Path) -> None:
+    """Replace what stands between the README's markers."""
+    opening, closing = "<!-- results: written by make results -->", "<!-- /results -->"
+    before, rest = path.read_text(encoding="utf-8").split(opening)
+    _, after = rest.split(closing)
+    path.write_text(f"{before}{opening}\n{table}\n{closing}{after}", encoding="utf-8")
+
+
+def main(results: Path, docs: Path) -> None:
+    summary = {
+        name: json.loads((results / name / "summary.json").read_text(encoding="utf-8"))
+        for name in ("best", "paper", "ears")
+    }
+    lines = [
+        "# Results",
+        "",
+        "Written by `make results`; not edited by hand. Simulated listeners: cubic spline through "
+        "the thresholds, P(heard) = Phi((level - threshold) / 3 dB), no lapses unless said. The "
+        "classes' medians are NHANES's, the paper used NIOSH's.",
+        "",
+        *targets(summary["best"], summary["paper"], summary["ears"]),
+        "",
+    ]
+    for name, title in PARTS.items():
+        text = (results / name / "results.md").read_text(encoding="utf-8")
+        for picture in (results / name).glob("*.png"):
+            if name == "best":
+                shutil.copy(picture, docs / f"results-{picture.name}")
+                text = text.replace(f"({picture.name})", f"(results-{picture.name})")
+            else:
+                text = "\n".join(
+                    line for line in text.splitlines() if f"({picture.name})" not in line
+                )
+        body = text.replace("\n## ", "\n### ")
+        body = f"#{body}" if body.startswith("## ") else body
+        lines += [f"## {title}", "", body.strip(), ""]
+    (docs / "results.md").write_text("\n".join(lines), encoding="utf-8")
+    into_readme(readme_table(**summary), docs.parent / "README.md")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
