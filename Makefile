@@ -42,16 +42,16 @@ bench-peers: $(STAMP) ## build the peers' own environment, bench with them, writ
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check --no-deps GPy==1.15.0 paramz==0.10.0
 	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python --write docs
 
-# The figures of docs/results.md: about half an hour on 2 cores, resumable. DATA holds the real ears.
+# The figures of docs/results.md: about twenty minutes on 2 cores, resumable. DATA holds the real ears.
 DATA ?= ../shared/data
 EARS := $(DATA)/nhanes_ears_2011_2016.csv.gz
 results: $(STAMP) ## run all studies and write docs/results.md from them
 	$(BIN)/earshift study paper --out results/best --json > /dev/null
 	$(BIN)/earshift study paper --protocol paper --strategies differential --out results/paper --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --out results/tuning --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half held-back --reps 100 --out results/ears --json > /dev/null
-	$(BIN)/earshift study options --out results/options --json > /dev/null
-	$(BIN)/earshift study sensitivity --out results/sensitivity --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 10 --out results/tuning --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half held-back --reps 40 --out results/ears --json > /dev/null
+	$(BIN)/earshift study options --reps 1 --out results/options --json > /dev/null
+	$(BIN)/earshift study sensitivity --reps 1 --out results/sensitivity --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
 
 constraints: ## pin the versions of everything, without addresses

@@ -74,7 +74,7 @@ def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, An
             line("all 48, settings closest to the paper's text", closest, "mean_of_cells"),
             line("real ears (NHANES), held back from all choices", real, "weighted_mean"),
             "",
-            "Written by `make results`, which takes about half an hour; "
+            "Written by `make results`, which takes about twenty minutes; "
             "[docs/results.md](docs/results.md) has the rest.",
         ]
     )

@@ -19,6 +19,8 @@ _HOMES = {
     "Norm": "norms",
     "population_norm": "norms",
     "Protocol": "change",
+    "Rule": "rules",
+    "RuleSettings": "shift",
     "Exam": "exam",
     "Screen": "exam",
     "Verdict": "exam",
@@ -34,6 +36,8 @@ __all__ = [
     "Listener",
     "Norm",
     "Protocol",
+    "Rule",
+    "RuleSettings",
     "Screen",
     "Stimulus",
     "Tone",
@@ -48,6 +52,8 @@ if TYPE_CHECKING:
     from earshift.exam import Exam, Screen, Verdict
     from earshift.listener import Listener
     from earshift.norms import Norm, population_norm
+    from earshift.rules import Rule
+    from earshift.shift import RuleSettings
     from earshift.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial
 
 

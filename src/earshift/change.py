@@ -25,6 +25,7 @@ from earshift.field import (
     log_posterior,
     maximise,
     moments_on_grid,
+    positive_slope_samples,
 )
 from earshift.norms import READING_SD_DB, Hyperprior, hyperprior
 from earshift.stimulus import finite, whole
@@ -318,6 +319,20 @@ class Hypothesis:
         b, G = self.bs[component], self.Gs[component]
         return mean + link @ b, cov - link @ G @ link.T
 
+    def before_and_after(
+        self, places: Array, count: int, rng: np.random.Generator
+    ) -> tuple[Array, Array]:
+        """Samples of the old and the new thresholds together, in model units."""
+        shares = rng.multinomial(count, self.weights / self.weights.sum())
+        d = places.shape[0] + 1
+        old, new = [], []
+        for component in np.nonzero(shares)[0]:
+            mean, cov = self.latent_pair(int(component), places)
+            draws = positive_slope_samples(mean, cov, [0, d], int(shares[component]), rng)
+            old.append(-draws[:, 1:d] / draws[:, :1])
+            new.append(-draws[:, d + 1 :] / draws[:, d : d + 1])
+        return np.concatenate(old), np.concatenate(new)
+
 
 def same(reference: Field, answers: Answers) -> Hypothesis:
     """M_f: the new answers come from the reference field itself, its hyperparameters fixed."""
@@ -399,3 +414,89 @@ def conjoint(
         converged=bool(fixed.any() and doubtful < 0.01),
         floored=floored,
     )
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """Both hypotheses after some answers."""
+
+    protocol: Protocol
+    answers: Answers
+    unchanged: Hypothesis
+    different: Hypothesis
+    log_different: float
+
+    @property
+    def converged(self) -> bool:
+        return self.unchanged.converged and self.different.converged
+
+    @property
+    def log_bf(self) -> float:
+        """Log evidence of different over same."""
+        if not (self.unchanged.converged and math.isfinite(self.log_different)):
+            return 0.0  # no fixed point, no evidence; `converged` says so
+        return self.log_different - self.unchanged.log_evidence
+
+    @property
+    def p_changed(self) -> float:
+        prior = self.protocol.prior_changed
+        log_odds = self.log_bf + math.log(prior / (1.0 - prior))
+        if log_odds > 0:
+            return 1.0 / (1.0 + math.exp(-log_odds))
+        odds = math.exp(log_odds)
+        return odds / (1.0 + odds)
+
+    @property
+    def decision(self) -> str:
+        limit = math.log(self.protocol.bayes_factor)
+        if self.log_bf >= limit:
+            return "changed"
+        return "unchanged" if self.log_bf <= -limit else "inconclusive"
+
+    def predictions(self, places: Array, intensities: Array) -> tuple[Array, Array]:
+        """P(heard) on places x intensities if nothing changed, and if it did."""
+        return (
+            self.unchanged.p_heard(places, intensities),
+            self.different.p_heard(places, intensities),
+        )
+
+    def before_and_after(
+        self, places: Array, count: int, rng: np.random.Generator, weighed: bool
+    ) -> tuple[Array, Array]:
+        """Samples of the old and the new thresholds together, in model units.
+
+        Of both hypotheses by their probability (`weighed`), or of the different ear alone.
+        """
+        changed = int(rng.binomial(count, self.p_changed)) if weighed else count
+        parts = [
+            hypothesis.before_and_after(places, number, rng)
+            for hypothesis, number in ((self.different, changed), (self.unchanged, count - changed))
+            if number
+        ]
+        return np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+
+
+@dataclass(frozen=True)
+class ModelQuestion:
+    """Same or different? What stays fixed while the answers come in."""
+
+    reference: Field
+    protocol: Protocol
+    prior: Hyperprior
+
+    def assess(self, answers: Answers, before: "ModelState | None" = None) -> ModelState:
+        """Fit both hypotheses. The running product needs the state before the last answer."""
+        unchanged = same(self.reference, answers)
+        different = conjoint(self.reference, answers, self.protocol, self.prior)
+        log_different = different.log_evidence
+        if self.protocol.evidence == "running":
+            log_different = 0.0
+            if before is not None:
+                p = before.different.p_heard(
+                    answers.places[answers.place[-1:]], answers.intensity[-1:]
+                )[0, 0]
+                heard = answers.answer[-1] == ep.HEARD
+                log_different = before.log_different + math.log(
+                    max(p if heard else 1.0 - p, 1e-300)
+                )
+        return ModelState(self.protocol, answers, unchanged, different, log_different)

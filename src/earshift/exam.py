@@ -5,7 +5,6 @@ earlier one, and chance comes from (seed, number of trials) alone. So asking twi
 tone, and an exam read back from a file asks what the unbroken one would have asked.
 """
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self
@@ -14,9 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift import choose, ep, field
-from earshift.change import Hypothesis, Protocol, as_protocol, conjoint, same
+from earshift.change import ModelQuestion, ModelState, Protocol, as_protocol
 from earshift.field import Answers, Field, Threshold
-from earshift.norms import Norm, hyperprior
+from earshift.norms import Hyperprior, Norm, hyperprior
+from earshift.rules import Rule, as_rule
+from earshift.shift import RuleSettings, ShiftModel, ShiftState
 from earshift.stimulus import (
     Audiogram,
     Axis,
@@ -287,10 +288,11 @@ def thresholds_from_samples(frequencies: Array, levels: Array, domain: Domain) -
 
 @dataclass(frozen=True)
 class Shift:
-    """Change of one threshold in dB, worse is positive, if the ear is a changed one.
+    """Change of one threshold in dB, worse is positive: median and 95 % interval.
 
-    Median and 95 % interval under the hypothesis that allows a change. `censored` says that the old
-    or the new threshold lies outside the domain's levels, so that the size is a guess.
+    Under a rule, of the whole posterior; without one, under the hypothesis that the ear is another
+    (if it is the same the shift is zero). `censored` says that the old or the new threshold lies
+    outside the domain's levels, so that the size is a guess.
     """
 
     frequency_hz: float
@@ -305,12 +307,17 @@ class Verdict:
     """What a screen says now."""
 
     decision: str  # changed, unchanged or inconclusive
-    p_changed: float
-    log_bf: float  # log evidence of different over same
+    p_changed: float  # under a rule: P(rule met)
+    log_bf: float  # log evidence of changed over unchanged
     tones: int
     shifts: tuple[Shift, ...]
     converged: bool
-    protocol: str
+    protocol: str  # or the rule's name
+    catch_trials: int = 0
+    false_alarms: int = 0
+    reliability: str = "good"  # good, fair or poor
+    evidence_hz: tuple[float, ...] = ()  # under a rule: the frequencies that carry the decision
+    unverified: str | None = None  # a rule that was not checked against its source says so here
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -322,9 +329,10 @@ class Verdict:
             "inconclusive": "Not decided yet",
         }[self.decision]
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
+        warning = f" {self.unverified}" if self.unverified else ""
         return (
             f"{words}: probability of change {self.p_changed:.1%} "
-            f"after {self.tones} tone{'s' if self.tones != 1 else ''}.{doubt}"
+            f"after {self.tones} tone{'s' if self.tones != 1 else ''}.{doubt}{warning}"
         )
 
 
@@ -339,7 +347,10 @@ _REFERENCES: dict[str, type[Exam] | type[Audiogram] | type[Norm]] = {
 class Screen(_Sitting):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
-    >>> screen = Screen(reference=first)
+    With `rule`, "changed" means that the threshold-shift rule is met; without, that another field
+    than the reference's explains the answers (Bayesian active differential selection).
+
+    >>> screen = Screen(reference=first, rule="osha-sts")
     >>> while not screen.done:
     ...     tone = screen.ask()
     ...     screen.tell(tone, heard=listener(tone))
@@ -351,14 +362,25 @@ class Screen(_Sitting):
     def __init__(
         self,
         reference: Reference,
-        protocol: str | Protocol = "best",
+        protocol: str | Protocol | None = None,
         *,
+        rule: str | Rule | None = None,
+        settings: RuleSettings | None = None,
+        allow_unverified: bool = False,
         seed: int = 0,
         max_tones: int | None = None,
         domain: str | Domain | None = None,
         limits: Limits | None = None,
     ) -> None:
-        self.protocol = as_protocol(protocol)
+        if rule is not None and protocol is not None:
+            raise ValueError("give a rule or a protocol, not both: they ask different questions")
+        if rule is None and settings is not None:
+            raise ValueError("settings belong to a rule; without one give a protocol")
+        self.rule = None if rule is None else as_rule(rule, allow_unverified)
+        self.protocol = as_protocol("best" if protocol is None else protocol)
+        self.settings = RuleSettings() if settings is None else settings
+        if not isinstance(self.settings, RuleSettings):
+            raise ValueError(f"settings must be earshift.RuleSettings, got {settings!r}")
         if self.protocol.strategy not in choose.STRATEGIES:
             raise ValueError(
                 f"strategy must be one of {', '.join(choose.STRATEGIES)}, "
@@ -366,79 +388,70 @@ class Screen(_Sitting):
             )
         if domain is None:
             domain = reference.domain if isinstance(reference, Exam) else "fine"
+        asked: Protocol | RuleSettings = self.protocol if rule is None else self.settings
         super().__init__(
             seed=seed,
-            max_tones=self.protocol.max_tones if max_tones is None else max_tones,
+            max_tones=asked.max_tones if max_tones is None else max_tones,
             domain=domain,
             limits=limits,
         )
+        self.guess, self.lapse = asked.guess, asked.lapse
         # Kept as data: what happens to the reference exam later is no concern of this screen.
         self._reference_data = _reference_to_dict(reference)
-        self.reference_field = _reference_field(reference, self.domain, self.protocol)
-        self._prior = hyperprior(
-            sloped=self.reference_field.slope_mean > 0, reading_sd_db=self.protocol.reading_sd_db
+        prior = hyperprior(reading_sd_db=self.protocol.reading_sd_db)
+        self.reference_field = _reference_field(
+            reference, self.domain, prior, self.guess, self.lapse
         )
-        self._assessed: list[_Assessment] = []
+        if self.reference_field.slope_mean > 0:
+            prior = hyperprior(sloped=True)
+        self._prior = prior
+        self._question: ModelQuestion | ShiftModel
+        if self.rule is None:
+            self._question = ModelQuestion(self.reference_field, self.protocol, prior)
+        else:
+            if not self.domain.of_tones:
+                raise ValueError("threshold-shift rules need a domain of tones")
+            self._question = ShiftModel(
+                self.reference_field, self.domain, self.rule, self.settings, self.seed
+            )
+        self._states: list[ModelState | ShiftState] = []
+        self._catches: tuple[bool, ...] = ()
+
+    def tell_catch(self, heard: object) -> None:
+        """Take the answer to a silent trial: it says how reliable the others are."""
+        self._catches = (*self._catches, as_heard(heard))
 
     @property
-    def _state(self) -> "_Assessment":
-        """Both hypotheses after all trials, and the evidence of change."""
-        count = len(self._trials)
-        done = self._assessed
-        if self.protocol.evidence == "running":
-            # A product of one-step predictions: every step has to be taken, in order.
-            while len(done) <= count:
-                done.append(self._assess(len(done), done[-1] if done else None))
-        elif not done or done[-1].count != count:
-            done.append(self._assess(count, None))
+    def _state(self) -> "ModelState | ShiftState":
+        """What all trials so far say."""
+        count, done = len(self._trials), self._states
+        # A product of one-step predictions has to take every step, in order; others need the last.
+        step_by_step = self.rule is None and self.protocol.evidence == "running"
+        while not done or done[-1].answers.count != count:
+            number = min(len(done), count) if step_by_step else count
+            answers = answers_of(self._trials[:number], self.domain)
+            if isinstance(self._question, ModelQuestion):
+                before = done[-1] if step_by_step and done else None
+                assert not isinstance(before, ShiftState)
+                done.append(self._question.assess(answers, before))
+            else:
+                done.append(self._question.assess(answers))
         return done[-1]
-
-    def _assess(self, count: int, before: "_Assessment | None") -> "_Assessment":
-        trials = self._trials[:count]
-        answers = answers_of(trials, self.domain)
-        unchanged = same(self.reference_field, answers)
-        different = conjoint(self.reference_field, answers, self.protocol, self._prior)
-        if self.protocol.evidence == "running":
-            log_different = 0.0
-            if before is not None:
-                last = trials[-1]
-                p = before.different.p_heard(
-                    np.array([self.domain.place_of(last.tone)]),
-                    np.array([self.domain.intensity_of(last.tone)]),
-                )[0, 0]
-                log_different = before.log_different + math.log(
-                    max(p if last.heard else 1.0 - p, 1e-300)
-                )
-        else:
-            log_different = different.log_evidence
-        return _Assessment(count, unchanged, different, log_different)
 
     @property
     def log_bf(self) -> float:
-        """Log Bayes factor: log evidence of different over same."""
-        state = self._state
-        if not (state.unchanged.converged and math.isfinite(state.log_different)):
-            return 0.0  # no fixed point, no evidence; the verdict says that it did not converge
-        return state.log_different - state.unchanged.log_evidence
+        """Log Bayes factor: log evidence of changed over unchanged."""
+        return self._state.log_bf
 
     @property
     def p_changed(self) -> float:
-        """Posterior probability of the hypothesis that the ear is a different one."""
-        prior = self.protocol.prior_changed
-        log_odds = self.log_bf + math.log(prior / (1.0 - prior))
-        if log_odds > 0:
-            return 1.0 / (1.0 + math.exp(-log_odds))
-        odds = math.exp(log_odds)
-        return odds / (1.0 + odds)
+        """Posterior probability of change; under a rule, that it is met."""
+        return self._state.p_changed
 
     @property
     def decision(self) -> str:
-        """changed, unchanged or inconclusive, by the Bayes factor now."""
-        limit = math.log(self.protocol.bayes_factor)
-        log_bf = self.log_bf
-        if log_bf >= limit:
-            return "changed"
-        return "unchanged" if log_bf <= -limit else "inconclusive"
+        """changed, unchanged or inconclusive, by the evidence now."""
+        return self._state.decision
 
     @property
     def done(self) -> bool:
@@ -446,61 +459,67 @@ class Screen(_Sitting):
         return len(self._trials) >= self.max_tones or self.decision != "inconclusive"
 
     def scores(self) -> Array:
-        domain, state = self.domain, self._state
-        strategy = self.protocol.strategy
-        wants_hypotheses = strategy in ("differential", "uncertainty")
-        places, intensities = domain.places, domain.intensities
+        state = self._state
+        strategy = "differential" if self.rule is not None else self.protocol.strategy
+        same: Array | None = None
+        different: Array | None = None
+        if strategy in ("differential", "uncertainty"):
+            same, different = state.predictions(self.domain.places, self.domain.intensities)
         outlook = choose.Outlook(
             rng=self._rng(_SAMPLE),
-            guess=self.protocol.guess,
-            lapse=self.protocol.lapse,
+            guess=self.guess,
+            lapse=self.lapse,
             latent=self._own_moments,
-            shape=domain.shape,
-            p_same=state.unchanged.p_heard(places, intensities) if wants_hypotheses else None,
-            p_different=state.different.p_heard(places, intensities) if wants_hypotheses else None,
-            p_changed=self.p_changed,
+            shape=self.domain.shape,
+            p_same=same,
+            p_different=different,
+            p_changed=state.p_changed,
         )
         return choose.STRATEGIES[strategy](outlook)
 
     def _own_moments(self) -> tuple[Array, Array]:
         """The field of the new exam alone, as if there were no reference."""
-        alone = field.fit(self._answers, self._prior, self.protocol.guess, self.protocol.lapse)
+        alone = field.fit(self._answers, self._prior, self.guess, self.lapse)
         return alone.moments(self.domain.places, self.domain.intensities)
 
     def verdict(self, frequencies_hz: Sequence[float] | None = None) -> Verdict:
         """What the screen says now, with the shift in dB at each frequency."""
         state = self._state
+        unverified = None
+        if self.rule is not None and not self.rule.verified:
+            unverified = f"The rule {self.rule.name} is not verified: {self.rule.source}."
         return Verdict(
-            decision=self.decision,
-            p_changed=self.p_changed,
-            log_bf=self.log_bf,
+            decision=state.decision,
+            p_changed=state.p_changed,
+            log_bf=state.log_bf,
             tones=len(self._trials),
             shifts=self._shifts(frequencies_hz) if self.domain.of_tones else (),
-            converged=self.reference_field.converged
-            and state.unchanged.converged
-            and state.different.converged,
-            protocol=self.protocol.name,
+            converged=self.reference_field.converged and state.converged,
+            protocol=self.protocol.name if self.rule is None else self.rule.name,
+            catch_trials=len(self._catches),
+            false_alarms=sum(self._catches),
+            reliability=self._reliability(state.converged),
+            evidence_hz=state.evidence_hz if isinstance(state, ShiftState) else (),
+            unverified=unverified,
         )
 
+    def _reliability(self, converged: bool) -> str:
+        """Poor when a third of the silent trials were "heard", fair when any was."""
+        alarms, trials = sum(self._catches), len(self._catches)
+        if alarms >= 2 and alarms > trials / 3:
+            return "poor"
+        return "fair" if alarms or not converged else "good"
+
     def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
-        """The ear's thresholds now, both hypotheses weighed by their probability."""
+        """The ear's thresholds now, changed and unchanged weighed by their probability."""
         frequencies, places = self._frequencies(frequencies_hz)
-        rng, state = self._rng(_SAMPLE), self._state
-        changed = int(rng.binomial(SAMPLES, self.p_changed))
-        parts = [
-            self._before_and_after(hypothesis, places, count, rng)[1]
-            for hypothesis, count in (
-                (state.different, changed),
-                (state.unchanged, SAMPLES - changed),
-            )
-            if count
-        ]
-        return thresholds_from_samples(frequencies, np.concatenate(parts), self.domain)
+        _, after = self._state.before_and_after(places, SAMPLES, self._rng(_SAMPLE), weighed=True)
+        return thresholds_from_samples(frequencies, after, self.domain)
 
     def _shifts(self, frequencies_hz: Sequence[float] | None) -> tuple[Shift, ...]:
         frequencies, places = self._frequencies(frequencies_hz)
-        before, after = self._before_and_after(
-            self._state.different, places, SAMPLES, self._rng(_SAMPLE)
+        before, after = self._state.before_and_after(
+            places, SAMPLES, self._rng(_SAMPLE), weighed=False
         )
         axis = self.domain.intensity
         low, high = axis.model_values[0], axis.model_values[-1]
@@ -516,40 +535,59 @@ class Screen(_Sitting):
             for k, f in enumerate(frequencies)
         )
 
-    def _before_and_after(
-        self, hypothesis: Hypothesis, places: Array, count: int, rng: np.random.Generator
-    ) -> tuple[Array, Array]:
-        """Samples of the old and the new thresholds together, in model units."""
-        shares = rng.multinomial(count, hypothesis.weights / hypothesis.weights.sum())
-        d = places.shape[0] + 1
-        old, new = [], []
-        for component in np.nonzero(shares)[0]:
-            mean, cov = hypothesis.latent_pair(int(component), places)
-            draws = field.positive_slope_samples(mean, cov, [0, d], int(shares[component]), rng)
-            old.append(-draws[:, 1:d] / draws[:, :1])
-            new.append(-draws[:, d + 1 :] / draws[:, d : d + 1])
-        return np.concatenate(old), np.concatenate(new)
+    def continue_exam(self, max_tones: int = 50) -> Exam:
+        """A full exam of this ear that begins with every tone of this screen."""
+        exam = Exam(
+            seed=self.seed,
+            max_tones=max_tones,
+            domain=self.domain,
+            limits=self.limits,
+            halton_tones=0,
+            guess=self.guess,
+            lapse=self.lapse,
+        )
+        for trial in self._trials:
+            exam.tell(trial.tone, trial.heard)
+        return exam
 
     def _design(self) -> dict[str, Any]:
         return {
             **super()._design(),
-            "protocol": self.protocol.to_dict(),
+            "protocol": self.protocol.to_dict() if self.rule is None else None,
+            "rule": None if self.rule is None else self.rule.to_dict(),
+            "settings": None if self.rule is None else self.settings.to_dict(),
             "reference": self._reference_data,
         }
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**super().to_dict(), "catches": list(self._catches)}
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
         data = design.pop("reference")
         reference = _REFERENCES[data["kind"]].from_dict(data["data"])
-        return cls(reference, as_protocol(design.pop("protocol")), **design)
+        protocol, rule, settings = (design.pop(name) for name in ("protocol", "rule", "settings"))
+        if (protocol is None) == (rule is None):
+            raise ValueError("a screen's design has a protocol or a rule, and not both")
+        return cls(
+            reference,
+            None if protocol is None else as_protocol(protocol),
+            rule=None if rule is None else Rule.from_dict(rule),
+            settings=None if settings is None else RuleSettings(**settings),
+            allow_unverified=True,
+            **design,
+        )
 
-
-@dataclass(frozen=True)
-class _Assessment:
-    count: int
-    unchanged: Hypothesis
-    different: Hypothesis
-    log_different: float
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        screen = super().from_dict(data)
+        try:
+            catches = list(data["catches"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not the data of an earshift screen: {error!r}") from None
+        for heard in catches:
+            screen.tell_catch(heard)
+        return screen
 
 
 def _reference_to_dict(reference: Reference) -> dict[str, Any]:
@@ -561,15 +599,15 @@ def _reference_to_dict(reference: Reference) -> dict[str, Any]:
     )
 
 
-def _reference_field(reference: Reference, domain: Domain, protocol: Protocol) -> Field:
+def _reference_field(
+    reference: Reference, domain: Domain, prior: Hyperprior, guess: float, lapse: float
+) -> Field:
     if isinstance(reference, Exam):
         if not reference.trials:
             raise ValueError(
                 "the reference exam has no trials: run it first, or give an audiogram or a norm"
             )
-        answers = answers_of(reference.trials, domain)
-        prior = hyperprior(reading_sd_db=protocol.reading_sd_db)
-        return field.fit(answers, prior, protocol.guess, protocol.lapse)
+        return field.fit(answers_of(reference.trials, domain), prior, guess, lapse)
     if isinstance(reference, Audiogram):
-        return field.from_audiogram(reference, domain, protocol.guess, protocol.lapse)
-    return field.from_norm(reference, domain, protocol.guess, protocol.lapse)
+        return field.from_audiogram(reference, domain, guess, lapse)
+    return field.from_norm(reference, domain, guess, lapse)

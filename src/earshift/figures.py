@@ -181,7 +181,7 @@ def save_grid(names: Sequence[str], curves: dict[tuple[str, str], Curve], path: 
 
 def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -> Path:
     """The true audiograms of the classes, as the simulated listeners have them."""
-    figure = Figure(figsize=(5.6, 6.2), layout="constrained")
+    figure = Figure(figsize=(6.4, 6.2), layout="constrained")
     axes = figure.add_subplot()
     markers = "osD^vPX*"
     for number, (name, points) in enumerate(ears.items()):
@@ -200,6 +200,6 @@ def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -
             label=name,
         )
     _audiogram_axes(axes, 500 / 2**0.5, 8000 * 2**0.5, 120)
-    axes.legend(fontsize=8, loc="lower left")
+    figure.legend(loc="outside right upper", fontsize=9)
     figure.savefig(path, dpi=140)
     return path

@@ -453,15 +453,11 @@ def best_candidates() -> list[Protocol]:
         {"evidence": "running", "rho_weights": "prior"},
         {"hyperprior_g": "population"},
     ]
-    tried += [
-        {"rho_points": 10, "rho_low": low, "rho_high": high}
-        for low in (-1.0, -0.5, 0.0)
-        for high in (0.6, 0.7, 0.8, 0.9)
-    ]
-    tried += [
-        {"rho_points": 10, "rho_low": -0.5, "rho_high": 0.7, "prior_scale": scale}
-        for scale in (0.7, 1.4)
-    ]
+    for low, high in ((-1.0, 0.8), (-0.5, 0.6), (-0.5, 0.7), (-0.5, 0.8), (0.0, 0.7)):
+        tried.append({"rho_points": 10, "rho_low": low, "rho_high": high})
+    for scale in (0.7, 1.4):
+        narrow = {"rho_points": 10, "rho_low": -0.5, "rho_high": 0.7}
+        tried.append({**narrow, "prior_scale": scale})
     return [
         replace(
             coherent,
