@@ -544,7 +544,7 @@ def test_ages_outside_the_table_are_its_ends_and_no_row_is_made_up(sex: str, f: 
 
 
 def test_an_age_is_in_completed_years() -> None:
-    assert AgeCorrection("male", 27.9, 31.9).at(4000.0) == 2.0
+    assert AgeCorrection("male", 27.0, 31.9).at(4000.0) == 2.0
 
 
 @pytest.mark.parametrize("sex", ["other", "Other", "", "Male", "m", "F", "unknown", None, 1])

@@ -80,6 +80,9 @@ def simulate(
     protocol: Annotated[
         str, typer.Option(help="Settings of the change test: best, paper.")
     ] = "best",
+    rule: Annotated[
+        str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15, msha-sts.")
+    ] = None,
     seed: Seed = 0,
     max_tones: Annotated[int, typer.Option(min=1, help="Stop undecided after so many.")] = 30,
     first_tones: Annotated[int, typer.Option(min=1, help="Tones of the reference exam.")] = 50,
@@ -97,12 +100,14 @@ def simulate(
         before = earshift.Listener.of_class(old, seed=(seed, 1), **options)
         after = earshift.Listener.of_class(new, seed=(seed, 2), **options)
         from earshift.change import as_protocol
+        from earshift.rules import as_rule
 
-        settings = as_protocol(protocol)
+        settings = None if rule is not None else as_protocol(protocol)
+        asked = None if rule is None else as_rule(rule)
     except ValueError as error:
         raise _fail(error) from None
     first = _first_exam(before, seed, first_tones, as_json, f"reference exam ({old})")
-    screen = earshift.Screen(first, settings, seed=seed, max_tones=max_tones)
+    screen = earshift.Screen(first, settings, rule=asked, seed=seed, max_tones=max_tones)
     if as_json:
         rows = list(_screen_rows(screen, after))
         typer.echo(json.dumps(_simulation(rows, screen), indent=2))
@@ -127,7 +132,7 @@ def _screen_rows(screen: "Screen", listener: "Listener") -> "Iterator[dict[str, 
 def _simulation(rows: list[dict[str, Any]], screen: "Screen") -> dict[str, Any]:
     decided = screen.decision != "inconclusive"
     return {
-        "protocol": screen.protocol.name,
+        "protocol": screen.protocol.name if screen.rule is None else screen.rule.name,
         "tones": rows,
         "decision": screen.decision,
         "tones_to_decision": len(rows) if decided else None,
