@@ -159,6 +159,8 @@ def _live_table(screen: "Screen", listener: "Listener", title: str) -> None:
                 f"{row['p_changed']:.3f}",
             )
     verdict = screen.verdict()
+    if not console.is_terminal:
+        console.print()  # a live table ends without a line break in a file
     console.print(f"[bold]{VERDICTS[verdict.decision]}[/bold]")
     console.print(str(verdict))
 
