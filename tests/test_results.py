@@ -267,7 +267,7 @@ def test_the_summary_is_what_was_returned(written: tuple[Path, Any]) -> None:
     assert summary["version"] == earshift.__version__
 
 
-def test_the_limit_is_the_protocols(written: tuple[Path, Any], tmp_path: Path) -> None:
+def test_the_limit_is_the_protocols(tmp_path: Path) -> None:
     frame = synthetic(["best"], ["normal", "mild"], ["differential"])
     easy = earshift.Protocol(name="easy", bayes_factor=2.0)
     summary = results.write_paper_results(frame, easy, MAX_TONES, "x", tmp_path)

@@ -217,7 +217,8 @@ def demo(
         raise _fail(f"cannot write the picture to {out}: {error}") from None
     if as_json:
         typer.echo(json.dumps({"picture": str(picture), "screens": results}, indent=2))
-    console.print(f"\nThe two audiograms: [bold]{picture}[/bold]", soft_wrap=True)
+    if not as_json:
+        typer.echo(f"\nThe two audiograms: {picture}")
 
 
 study = typer.Typer(
@@ -335,8 +336,6 @@ def study_paper(
     try:
         settings = as_protocol(protocol)
         names = _words(strategies) or []
-        if not names:
-            raise ValueError("name at least one strategy")
         cases = paper_cases(
             settings, reps, _words(classes), names, seed, max_tones=max_tones, spread_db=spread
         )

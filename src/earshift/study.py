@@ -224,8 +224,11 @@ def _on_cluster(cases: Sequence[Case], address: str) -> Iterator[tuple[Case, lis
     with client:
         futures = client.map(run_case, cases, key=[f"earshift-{case.key}" for case in cases])
         by_key = {future.key: case for future, case in zip(futures, cases, strict=True)}
-        for future, rows in as_gathered(futures, with_results=True):
-            yield by_key[future.key], rows
+        for future in as_gathered(futures):
+            if future.status != "finished":
+                reason = future.exception() if future.status == "error" else future.status
+                raise ValueError(f"the cluster at {address} lost a case: {reason}")
+            yield by_key[future.key], future.result()
 
 
 # Summaries -------------------------------------------------------------------------------------
@@ -361,6 +364,11 @@ def paper_cases(
 ) -> list[Case]:
     """The paper's experiment: all pairs of (old, new) classes, so many repetitions of each."""
     names = tuple(norms.class_names() if classes is None else classes)
+    for what, given in (("class", names), ("strategy", tuple(strategies))):
+        if not given:
+            raise ValueError(f"name at least one {what}")
+        if len(set(given)) != len(given):
+            raise ValueError(f"a {what} is given twice: {', '.join(given)}")
     ears = tuple(Ear.of_class(name) for name in names)
     for strategy in strategies:
         if strategy not in STRATEGIES:
@@ -479,10 +487,18 @@ def read_ears(path: Path, half: str) -> dict[str, list[Ear]]:
     import polars as pl
 
     frequencies = [str(int(f)) for f in norms.tables()["class_medians"]["frequencies_hz"]]
-    table = pl.read_csv(path)
+    try:
+        table = pl.read_csv(path)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ValueError(f"{path.name} is not a readable CSV file: {reason}") from None
     missing = [name for name in ("SEQN", *frequencies) if name not in table.columns]
     if missing:
         raise ValueError(f"{path.name} lacks the columns {', '.join(missing)}")
+    wanted = table.select("SEQN", *frequencies)
+    bad = [name for name in wanted.columns if not wanted[name].dtype.is_numeric()]
+    if bad or any(wanted[name].null_count() for name in wanted.columns):
+        raise ValueError(f"{path.name} has cells that are no numbers; every ear needs all of them")
     out: dict[str, list[Ear]] = {name: [] for name in norms.class_names()}
     for row in table.filter(pl.col("SEQN") % 2 == HALVES[half]).iter_rows(named=True):
         levels = [float(row[f]) for f in frequencies]
@@ -491,6 +507,9 @@ def read_ears(path: Path, half: str) -> dict[str, list[Ear]]:
         pairs = tuple((float(f), level) for f, level in zip(frequencies, levels, strict=True))
         ears.append(Ear(f"{name}:{len(ears)}", pairs))
     del out["profound"]
+    empty = [name for name, ears in out.items() if not ears]
+    if empty:
+        raise ValueError(f"the {half} half of {path.name} has no ear of class {', '.join(empty)}")
     return out
 
 
