@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -250,7 +249,7 @@ def _run_study(
         TimeRemainingColumn,
     )
 
-    from earshift.study import run_study
+    from earshift.study import effort_of, run_study
 
     bar = Progress(
         TextColumn("cases"),
@@ -261,23 +260,17 @@ def _run_study(
         TimeRemainingColumn(),
         console=Console(stderr=True, quiet=quiet),
     )
-    start, found = time.monotonic(), -1
-
-    def progress(done: int, total: int) -> None:
-        nonlocal found
-        found = done if found < 0 else found
-        bar.update(task, completed=done, total=total)
-
     try:
         with bar:
             task = bar.add_task("cases", total=len(cases))
-            frame = run_study(cases, out, jobs, cluster, progress)
-        where = f"the cluster at {cluster}" if cluster else f"{jobs} local processes"
-        seconds = time.monotonic() - start
-        return (
-            frame,
-            f"{len(cases) - found} of {len(cases)} cases run in {seconds:.0f} s on {where}",
-        )
+            frame = run_study(
+                cases,
+                out,
+                jobs,
+                cluster,
+                lambda done, total: bar.update(task, completed=done, total=total),
+            )
+        return frame, effort_of(out)
     except KeyboardInterrupt:
         typer.secho(
             f"stopped; what is finished is in {out}, and the same command goes on from there",

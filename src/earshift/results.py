@@ -147,7 +147,7 @@ def write_paper_results(
 
 def _origin(command: str) -> str:
     line, _, effort = command.partition(": ")
-    note = f" {effort[0].upper()}{effort[1:]}." if effort else ""
+    note = f" {effort}." if effort else ""
     return f"Written by `{line}` (earshift {__version__}), not edited by hand.{note}"
 
 

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
@@ -163,15 +164,31 @@ def run_study(
     missing = [case for case in cases if not paths[case.key].exists()]
     done = len(cases) - len(missing)
     progress(done, len(cases))
+    start = time.monotonic()
     for case, rows in _results(missing, jobs, cluster):
         _write_whole(_frame(rows), paths[case.key])
         done += 1
         progress(done, len(cases))
+    if missing:
+        where = f"the cluster at {cluster}" if cluster else f"{jobs} local processes"
+        _add_effort(out, len(missing), time.monotonic() - start, where)
     import polars as pl
 
     frame = pl.concat([pl.read_parquet(paths[case.key]) for case in cases])
     _write_whole(frame, out / "tones.parquet")
     return frame
+
+
+def _add_effort(out: Path, cases: int, seconds: float, where: str) -> None:
+    """Remember how long the study took; a resumed one adds a line."""
+    with (out / "effort.txt").open("a", encoding="utf-8") as file:
+        file.write(f"{cases} cases in {seconds:.0f} s on {where}\n")
+
+
+def effort_of(out: Path) -> str:
+    """How long the study took, over all runs that were needed."""
+    path = out / "effort.txt"
+    return "; ".join(path.read_text(encoding="utf-8").splitlines()) if path.exists() else ""
 
 
 def _frame(rows: list[Row]) -> "pl.DataFrame":
