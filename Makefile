@@ -48,7 +48,7 @@ EARS := $(DATA)/nhanes_ears_2011_2016.csv.gz
 results: $(STAMP) ## run all studies and write docs/results.md from them
 	$(BIN)/earshift study paper --out results/best --json > /dev/null
 	$(BIN)/earshift study paper --protocol paper --strategies differential --out results/paper --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 25 --out results/tuning --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 10 --out results/tuning --json > /dev/null
 	$(BIN)/earshift study ears --ears $(EARS) --half held-back --reps 40 --out results/ears --json > /dev/null
 	$(BIN)/earshift study options --reps 1 --out results/options --json > /dev/null
 	$(BIN)/earshift study sensitivity --reps 1 --out results/sensitivity --json > /dev/null
