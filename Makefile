@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench bench-peers results constraints clean help
+.PHONY: demo test check lint types bench bench-peers results picture constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -13,6 +13,10 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@
+
+picture: $(STAMP) ## the README's picture, from the demo
+	$(BIN)/earshift demo --out build/demo
+	cp build/demo/audiograms.png docs/demo.png
 
 demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 	$(BIN)/earshift demo
@@ -46,6 +50,7 @@ bench-peers: $(STAMP) ## build the peers' own environment, bench with them, writ
 DATA ?= ../shared/data
 EARS := $(DATA)/nhanes_ears_2011_2016.csv.gz
 results: $(STAMP) ## run all studies and write docs/results.md from them
+	@test -r $(EARS) || { echo "make results needs the real ears: $(EARS) (set DATA=FOLDER)"; exit 1; }
 	$(BIN)/earshift study paper --out results/best --json > /dev/null
 	$(BIN)/earshift study paper --protocol paper --strategies differential --out results/paper --json > /dev/null
 	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 10 --out results/tuning --json > /dev/null

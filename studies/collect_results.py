@@ -70,12 +70,13 @@ def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, An
             "| simulated listeners, at most 30 tones | mean tones | right | wrong | undecided |",
             "|---|---|---|---|---|",
             line("the paper's 48 pairs of conditions (it reports 5.2)", every, "mean_of_cells"),
-            line("- of these, unchanged ears", same, "mean_of_cells"),
+            line("- of these, unchanged ears (it reports 4.8)", same, "mean_of_cells"),
             line("all 48, settings closest to the paper's text", closest, "mean_of_cells"),
             line("real ears (NHANES), held back from all choices", real, "weighted_mean"),
             "",
-            "Written by `make results`, which takes about twenty minutes; "
-            "[docs/results.md](docs/results.md) has the rest.",
+            "Written by `make results` (about twenty minutes; the real ears are a CSV made from "
+            "public NHANES files, `DATA=` says where). [docs/results.md](docs/results.md) has the "
+            "rest.",
         ]
     )
 

@@ -241,6 +241,11 @@ def test_simulate_refuses_what_makes_no_sense(options: list[str], says: str) -> 
     assert run("simulate", *options).stdout == ""
 
 
+def test_simulate_names_the_rules_it_knows() -> None:
+    line = refused("simulate", "--rule", "wild")
+    assert line.startswith("earshift: unknown rule 'wild'; known: osha-sts, niosh-15, ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "names"),
     [
@@ -393,6 +398,17 @@ def test_a_study_of_ears_names_a_class_without_ears(tmp_path: Path) -> None:
 
 def test_a_study_of_no_classes_is_refused(tmp_path: Path) -> None:
     assert "class" in refused("study", "paper", "--out", tmp_path / "out", "--classes", ",")
+
+
+@pytest.mark.parametrize(("protocols", "says"), [(",", "protocol"), ("best,best", "twice")])
+def test_a_study_of_ears_takes_each_protocol_once(
+    protocols: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "ears.csv"
+    ears = [f"{2 * k + 1}" + f",{level}" * 7 for k, level in enumerate((10, 20, 35, 50, 65, 85))]
+    path.write_text(HEAD + "\n".join(ears))
+    out = tmp_path / "out"
+    assert says in refused(*EARS, "--ears", path, "--out", out, "--protocols", protocols)
 
 
 # audiograms ------------------------------------------------------------------------------------

@@ -557,9 +557,9 @@ def test_what_is_no_mapping_is_no_exam(data: object) -> None:
 
 
 def test_an_exam_is_not_read_as_a_screen_nor_the_other_way_round(short_exam: es.Exam) -> None:
-    with pytest.raises(ValueError, match="expected a screen"):
+    with pytest.raises(ValueError, match="expected data of kind 'screen'"):
         es.Screen.from_dict(short_exam.to_dict())
-    with pytest.raises(ValueError, match="expected a exam"):
+    with pytest.raises(ValueError, match="expected data of kind 'exam'"):
         es.Exam.from_dict(es.Screen(short_exam, FAST).to_dict())
 
 

@@ -51,7 +51,9 @@ def test_a_rule_is_decided_as_it_is_in_truth(
 ) -> None:
     verdict = run_screen(first, moved(NORMAL, by), rule).verdict()
     assert verdict.decision == decision
-    assert verdict.protocol == rule
+    assert verdict.rule == rule
+    assert verdict.protocol is None
+    assert rule in str(verdict)
     assert verdict.converged
     assert set(verdict.evidence_hz) <= set(RULES[rule].frequencies_hz)
 
@@ -148,7 +150,7 @@ def test_an_unverified_rule_is_opted_into_and_marked(first: es.Exam) -> None:
 def test_a_rule_of_ones_own(first: es.Exam) -> None:
     rule = Rule("mine", (Criterion((6000.0, 8000.0), 12.0),))
     screen = es.Screen(first, rule=rule)
-    assert screen.verdict().protocol == "mine"
+    assert screen.verdict().rule == "mine"
     assert 0.0 < screen.p_changed < 0.5
 
 
@@ -187,3 +189,9 @@ def test_what_does_not_go_together_is_refused(first: es.Exam, options: dict) -> 
 def test_settings_out_of_range_are_refused(options: dict) -> None:
     with pytest.raises(ValueError, match=r".+"):
         es.RuleSettings(**options)
+
+
+def test_a_reference_without_the_rules_frequencies_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"not determinable.*3000"):
+        es.Screen(es.Audiogram({1000.0: 5.0, 2000.0: 5.0, 4000.0: 10.0}), rule="osha-sts")
+    assert es.Screen(es.Audiogram(NORMAL), rule="osha-sts").p_changed > 0

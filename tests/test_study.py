@@ -192,6 +192,12 @@ def test_every_field_of_a_case_is_in_its_key() -> None:
     assert replace(case).key == case.key
 
 
+def test_rows_come_in_the_order_of_the_cases(unbroken: pl.DataFrame) -> None:
+    order = unbroken.select("old", "rep").unique(maintain_order=True).rows()
+    assert order == [(case.old.name, case.rep) for case in CASES]
+    assert order != sorted(order)
+
+
 # The same rows everywhere ----------------------------------------------------------------------
 
 

@@ -20,6 +20,7 @@ _HOMES = {
     "population_norm": "norms",
     "Protocol": "change",
     "Rule": "rules",
+    "Criterion": "rules",
     "RuleSettings": "shift",
     "Exam": "exam",
     "Screen": "exam",
@@ -30,6 +31,7 @@ _HOMES = {
 __all__ = [
     "Audiogram",
     "Axis",
+    "Criterion",
     "Domain",
     "Exam",
     "Limits",
@@ -52,7 +54,7 @@ if TYPE_CHECKING:
     from earshift.exam import Exam, Screen, Verdict
     from earshift.listener import Listener
     from earshift.norms import Norm, population_norm
-    from earshift.rules import Rule
+    from earshift.rules import Criterion, Rule
     from earshift.shift import RuleSettings
     from earshift.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from concurrent.futures import BrokenExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +36,11 @@ VERDICTS = {
     "changed": "CHANGED: this ear does not hear as it did at the reference exam.",
     "unchanged": "UNCHANGED: this ear hears as it did at the reference exam.",
     "inconclusive": "INCONCLUSIVE: these tones do not decide it.",
+}
+RULE_VERDICTS = {
+    "changed": "CHANGED: the threshold-shift rule is met.",
+    "unchanged": "UNCHANGED: the threshold-shift rule is not met.",
+    "inconclusive": "INCONCLUSIVE: these tones do not decide whether the rule is met.",
 }
 
 
@@ -77,8 +83,8 @@ def simulate(
     old: Annotated[str, typer.Option(help="Hearing-loss class at the reference exam.")] = "normal",
     new: Annotated[str, typer.Option(help="Hearing-loss class now.")] = "normal",
     protocol: Annotated[
-        str, typer.Option(help="Settings of the change test: best, paper.")
-    ] = "best",
+        str | None, typer.Option(help="Settings: best (the default) or paper.")
+    ] = None,
     rule: Annotated[
         str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15, msha-sts.")
     ] = None,
@@ -101,7 +107,9 @@ def simulate(
         from earshift.change import as_protocol
         from earshift.rules import as_rule
 
-        settings = None if rule is not None else as_protocol(protocol)
+        if rule is not None and protocol is not None:
+            raise ValueError("give a rule or a protocol, not both: they ask different questions")
+        settings = as_protocol(protocol or "best") if rule is None else None
         asked = None if rule is None else as_rule(rule)
     except ValueError as error:
         raise _fail(error) from None
@@ -131,7 +139,8 @@ def _screen_rows(screen: "Screen", listener: "Listener") -> "Iterator[dict[str, 
 def _simulation(rows: list[dict[str, Any]], screen: "Screen") -> dict[str, Any]:
     decided = screen.decision != "inconclusive"
     return {
-        "protocol": screen.protocol.name if screen.rule is None else screen.rule.name,
+        "protocol": screen.protocol.name if screen.rule is None else None,
+        "rule": None if screen.rule is None else screen.rule.name,
         "tones": rows,
         "decision": screen.decision,
         "tones_to_decision": len(rows) if decided else None,
@@ -145,7 +154,8 @@ def _live_table(screen: "Screen", listener: "Listener", title: str) -> None:
 
     console = Console()
     table = Table(title=title)
-    for name in ("tone", "frequency", "level", "answer", "log BF", "P(changed)"):
+    asked = "P(changed)" if screen.rule is None else "P(rule met)"
+    for name in ("tone", "frequency", "level", "answer", "log BF", asked):
         table.add_column(name, justify="right")
     with Live(table, console=console, refresh_per_second=8):
         for number, row in enumerate(_screen_rows(screen, listener), start=1):
@@ -160,7 +170,8 @@ def _live_table(screen: "Screen", listener: "Listener", title: str) -> None:
     verdict = screen.verdict()
     if not console.is_terminal:
         console.print()  # a live table ends without a line break in a file
-    console.print(f"[bold]{VERDICTS[verdict.decision]}[/bold]")
+    words = VERDICTS if screen.rule is None else RULE_VERDICTS
+    console.print(f"[bold]{words[verdict.decision]}[/bold]")
     console.print(str(verdict))
 
 
@@ -277,6 +288,8 @@ def _run_study(
             err=True,
         )
         raise typer.Exit(130) from None
+    except BrokenExecutor:
+        raise _fail("a worker process was killed; the same command goes on from there") from None
     except (ValueError, OSError) as error:
         raise _fail(error) from None
     except ImportError as error:

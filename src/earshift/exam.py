@@ -135,8 +135,8 @@ class _Sitting:
         try:
             if data["kind"] != cls.kind or data["schema"] != SCHEMA:
                 raise ValueError(
-                    f"expected a {cls.kind} of schema {SCHEMA}, "
-                    f"got a {data['kind']!r} of schema {data['schema']!r}"
+                    f"expected data of kind {cls.kind!r}, schema {SCHEMA}, "
+                    f"got {data['kind']!r}, {data['schema']!r}"
                 )
             design = dict(data["design"])
             _ = design["seed"], design["max_tones"]  # a default here would ask other tones
@@ -312,7 +312,8 @@ class Verdict:
     tones: int
     shifts: tuple[Shift, ...]
     converged: bool
-    protocol: str  # or the rule's name
+    protocol: str | None  # the named settings, without a rule
+    rule: str | None = None
     catch_trials: int = 0
     false_alarms: int = 0
     reliability: str = "good"  # good, fair or poor
@@ -323,15 +324,24 @@ class Verdict:
         return asdict(self)
 
     def __str__(self) -> str:
-        words = {
-            "changed": "Hearing has changed from the reference",
-            "unchanged": "No change from the reference",
-            "inconclusive": "Not decided yet",
-        }[self.decision]
+        if self.rule is None:
+            words = {
+                "changed": "Hearing has changed from the reference",
+                "unchanged": "No change from the reference",
+                "inconclusive": "Not decided",
+            }[self.decision]
+            what = "probability of change"
+        else:
+            words = {
+                "changed": f"The rule {self.rule} is met",
+                "unchanged": f"The rule {self.rule} is not met",
+                "inconclusive": f"Not decided whether the rule {self.rule} is met",
+            }[self.decision]
+            what = "probability that it is met"
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
         warning = f" {self.unverified}" if self.unverified else ""
         return (
-            f"{words}: probability of change {self.p_changed:.1%} "
+            f"{words}: {what} {self.p_changed:.1%} "
             f"after {self.tones} tone{'s' if self.tones != 1 else ''}.{doubt}{warning}"
         )
 
@@ -411,6 +421,7 @@ class Screen(_Sitting):
         else:
             if not self.domain.of_tones:
                 raise ValueError("threshold-shift rules need a domain of tones")
+            _refuse_unmeasured(reference, self.rule)
             self._question = ShiftModel(
                 self.reference_field, self.domain, self.rule, self.settings, self.seed
             )
@@ -495,7 +506,8 @@ class Screen(_Sitting):
             tones=len(self._trials),
             shifts=self._shifts(frequencies_hz) if self.domain.of_tones else (),
             converged=self.reference_field.converged and state.converged,
-            protocol=self.protocol.name if self.rule is None else self.rule.name,
+            protocol=self.protocol.name if self.rule is None else None,
+            rule=None if self.rule is None else self.rule.name,
             catch_trials=len(self._catches),
             false_alarms=sum(self._catches),
             reliability=self._reliability(state.converged),
@@ -588,6 +600,22 @@ class Screen(_Sitting):
         for heard in catches:
             screen.tell_catch(heard)
         return screen
+
+
+def _refuse_unmeasured(reference: Reference, rule: Rule) -> None:
+    """A rule cannot be judged against a reference that lacks its frequencies."""
+    if isinstance(reference, Audiogram):
+        known = {*reference.thresholds_db_hl, *reference.no_response_db_hl}
+    elif isinstance(reference, Norm):
+        known = set(reference.frequencies_hz)
+    else:
+        return
+    missing = [f for f in rule.frequencies_hz if f not in known]
+    if missing:
+        raise ValueError(
+            f"{rule.name} is not determinable: the reference has no threshold at "
+            f"{', '.join(f'{f:g}' for f in missing)} Hz"
+        )
 
 
 def _reference_to_dict(reference: Reference) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def save_grid(names: Sequence[str], curves: dict[tuple[str, str], Curve], path: 
 
 def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -> Path:
     """The true audiograms of the classes, as the simulated listeners have them."""
-    figure = Figure(figsize=(6.4, 6.2), layout="constrained")
+    figure = Figure(figsize=(7.4, 6.6), layout="constrained")
     axes = figure.add_subplot()
     markers = "osD^vPX*"
     for number, (name, points) in enumerate(ears.items()):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -111,7 +111,7 @@ def write_paper_results(
     runs = [run for run in all_runs if run.strategy == "differential"]
     names = [name for name in norms.class_names() if any(run.old == name for run in all_runs)]
     strategies = [s for s in figures.STYLES if any(run.strategy == s for run in all_runs)]
-    lines = _heading(protocol, command)
+    lines = _heading(replace(protocol, max_tones=max_tones), command)
     summary: dict[str, Any] = {"protocol": protocol.to_dict(), "version": __version__}
     if runs:
         counted = [run for run in runs if decidable(run)]

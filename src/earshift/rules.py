@@ -159,12 +159,13 @@ def as_rule(rule: "str | Rule", allow_unverified: bool = False) -> Rule:
     """A Rule from itself or its name; an unverified one only when the caller says so."""
     if not isinstance(rule, Rule):
         if not isinstance(rule, str) or rule not in RULES:
-            raise ValueError(f"unknown rule {rule!r}; known: {', '.join(RULES)}")
+            known = [name for name in RULES if allow_unverified or RULES[name].verified]
+            raise ValueError(f"unknown rule {rule!r}; known: {', '.join(known)}")
         rule = RULES[rule]
     if not rule.verified and not allow_unverified:
         raise ValueError(
             f"the rule {rule.name} is not verified against its source ({rule.source}); "
-            "pass allow_unverified=True to use it, and every output will say so"
+            "in Python, allow_unverified=True uses it, and every output will say so"
         )
     return rule
 

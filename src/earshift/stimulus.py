@@ -356,6 +356,11 @@ class Audiogram:
             if not isinstance(given, Mapping):
                 raise ValueError(f"{name} must map frequency in Hz to dB HL, got {given!r}")
             clean = {Tone(f, level).frequency_hz: finite(level, name) for f, level in given.items()}
+            for f in clean:
+                if not 100.0 <= f <= 20000.0:
+                    raise ValueError(
+                        f"an audiogram has frequencies from 100 to 20000 Hz (not kHz), got {f:g}"
+                    )
             object.__setattr__(self, name, dict(sorted(clean.items())))
         if not self.thresholds_db_hl and not self.no_response_db_hl:
             raise ValueError("an audiogram needs at least one threshold: this one is empty")

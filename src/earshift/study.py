@@ -11,7 +11,8 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -158,6 +159,10 @@ def run_study(
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> "pl.DataFrame":
     """Run what is missing and return all rows, in the order of the cases."""
+    if not cases:
+        raise ValueError("a study needs at least one case: name a class, a strategy, a protocol")
+    if len({case.key for case in cases}) != len(cases):
+        raise ValueError("the same case is given twice, which would count it twice")
     parts = out / "parts"
     parts.mkdir(parents=True, exist_ok=True)
     paths = {case.key: parts / f"{case.key}.parquet" for case in cases}
@@ -165,10 +170,11 @@ def run_study(
     done = len(cases) - len(missing)
     progress(done, len(cases))
     start = time.monotonic()
-    for case, rows in _results(missing, jobs, cluster):
-        _write_whole(_frame(rows), paths[case.key])
-        done += 1
-        progress(done, len(cases))
+    with closing(_results(missing, jobs, cluster)) as results:
+        for case, rows in results:
+            _write_whole(_frame(rows), paths[case.key])
+            done += 1
+            progress(done, len(cases))
     if missing:
         where = f"the cluster at {cluster}" if cluster else f"{jobs} local processes"
         _add_effort(out, len(missing), time.monotonic() - start, where)
@@ -206,7 +212,7 @@ def _write_whole(frame: "pl.DataFrame", path: Path) -> None:
 
 def _results(
     cases: Sequence[Case], jobs: int, cluster: str | None
-) -> Iterable[tuple[Case, list[Row]]]:
+) -> Generator[tuple[Case, list[Row]], None, None]:
     if not cases:
         return
     if cluster is not None:
