@@ -181,7 +181,7 @@ def save_grid(names: Sequence[str], curves: dict[tuple[str, str], Curve], path: 
 
 def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -> Path:
     """The true audiograms of the classes, as the simulated listeners have them."""
-    figure = Figure(figsize=(7.4, 6.6), layout="constrained")
+    figure = Figure(figsize=(7.0, 6.4), layout="constrained")
     axes = figure.add_subplot()
     markers = "osD^vPX*"
     for number, (name, points) in enumerate(ears.items()):
@@ -201,5 +201,5 @@ def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -
         )
     _audiogram_axes(axes, 500 / 2**0.5, 8000 * 2**0.5, 120)
     figure.legend(loc="outside right upper", fontsize=9)
-    figure.savefig(path, dpi=140)
+    figure.savefig(path, dpi=140, bbox_inches="tight")  # a fixed aspect overruns the layout
     return path
