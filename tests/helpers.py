@@ -1,9 +1,11 @@
 """What several test files need: ears, exams run on them, and tones in model units."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 import earshift as es
@@ -11,6 +13,10 @@ from earshift import ep, kernels
 from earshift.field import Answers, Field, evidence
 
 Array = NDArray[np.float64]
+
+# Real audiograms lie beside the project where it is developed, CI included; they do not ship.
+DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no audiogram data at {DATA}")
 Sitting = TypeVar("Sitting", es.Exam, es.Screen)
 
 HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)

@@ -6,7 +6,6 @@ import json
 import tracemalloc
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,9 +25,7 @@ from earshift.classes import (
     classify,
 )
 from earshift.norms import class_names, tables
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no audiogram data at {DATA}")
+from helpers import DATA, needs_data
 
 
 def ears(thresholds: object, left_out: dict[str, int] | None = None) -> Ears:

@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 from earshift.classes import FREQUENCIES_HZ, Ears, class_medians
 from earshift.formats import SOURCES, cells, nhanes, niosh, read_ears
 from earshift.formats.xpt import Xpt, ibm_doubles
-
-DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
-needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no audiogram data at {DATA}")
+from helpers import DATA, needs_data
 
 GOOD = [10.0, 5.0, 0.0, 15.0, 25.0, 30.0, 20.0]
 Cell = float | str

@@ -363,10 +363,10 @@ def conjoint(
     """M_g: another field, correlated with the reference's by an unknown rho.
 
     The evidence here is the quadrature over rho, plug-in or with Laplace's term; the running
-    product is a matter of the order of the trials and is kept by the screen.
+    product is a matter of the order of the trials and is kept by `ModelQuestion`.
     """
     if protocol.hyperprior_g == "reference":
-        prior = prior.centred_on(reference.theta[: len(prior.mean)])
+        prior = prior.centred_on(reference.theta)
     if protocol.prior_scale != 1.0:
         prior = prior.scaled(protocol.prior_scale)
     centre, chol = prior.whitened(answers.places.shape[1])

@@ -13,6 +13,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from earshift.ep import log_ndtr
+from earshift.field import add_p_heard
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -119,18 +120,9 @@ class Outlook:
         if self.p_same is not None and self.p_different is not None:
             return (1.0 - self.p_changed) * self.p_same + self.p_changed * self.p_different
         mu, s = self.latent()
-        gain = 1.0 - self.guess - self.lapse
-        cdf = np.exp(_log_ndtr_array(mu / np.sqrt(1.0 + s)))
-        return self.guess + gain * cdf
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _log_ndtr_array(z):
-    out = np.empty(z.shape)
-    flat, source = out.ravel(), z.ravel()
-    for n in range(source.size):
-        flat[n] = log_ndtr(source[n])
-    return out
+        out = np.zeros(mu.shape)
+        add_p_heard(mu, s, self.guess, self.lapse, 1.0, out)
+        return out
 
 
 def differential(outlook: Outlook) -> Array:

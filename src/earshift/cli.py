@@ -227,7 +227,7 @@ def demo(
         raise _fail(f"cannot write the picture to {out}: {error}") from None
     if as_json:
         typer.echo(json.dumps({"picture": str(picture), "screens": results}, indent=2))
-    if not as_json:
+    else:
         typer.echo(f"\nThe two audiograms: {picture}")
 
 
@@ -248,8 +248,8 @@ Reps = Annotated[int, typer.Option(min=1, help="Repetitions of every condition."
 
 def _run_study(
     cases: "Sequence[Case]", out: Path, jobs: int, cluster: str | None, quiet: bool
-) -> "tuple[pl.DataFrame, str]":
-    """Run cases under a progress bar with the time left; the rows, and how long it took."""
+) -> "pl.DataFrame":
+    """Run cases under a progress bar with the time left."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -260,7 +260,7 @@ def _run_study(
         TimeRemainingColumn,
     )
 
-    from earshift.study import effort_of, run_study
+    from earshift.study import run_study
 
     bar = Progress(
         TextColumn("cases"),
@@ -274,14 +274,13 @@ def _run_study(
     try:
         with bar:
             task = bar.add_task("cases", total=len(cases))
-            frame = run_study(
+            return run_study(
                 cases,
                 out,
                 jobs,
                 cluster,
                 lambda done, total: bar.update(task, completed=done, total=total),
             )
-        return frame, effort_of(out)
     except KeyboardInterrupt:
         typer.secho(
             f"stopped; what is finished is in {out}, and the same command goes on from there",
@@ -305,6 +304,22 @@ def _finish_study(summary: dict[str, Any], out: Path, as_json: bool) -> None:
 
     Console().print(Markdown((out / "results.md").read_text(encoding="utf-8")))
     typer.echo(f"All of it is in {out}")
+
+
+def _variants(
+    cases: "Sequence[Case]",
+    title: str,
+    command: str,
+    out: Path,
+    jobs: int,
+    cluster: str | None,
+    as_json: bool,
+) -> None:
+    """Run a study that compares variants, write its table and show it."""
+    from earshift.results import write_variant_results
+
+    frame = _run_study(cases, out, jobs, cluster, as_json)
+    _finish_study(write_variant_results(frame, title, command, out), out, as_json)
 
 
 def _words(text: str | None) -> list[str] | None:
@@ -349,16 +364,14 @@ def study_paper(
             raise ValueError(f"spread must be positive, got {spread}")
     except ValueError as error:
         raise _fail(error) from None
-    frame, effort = _run_study(cases, out, jobs, cluster, as_json)
+    frame = _run_study(cases, out, jobs, cluster, as_json)
     command = (
         f"earshift study paper --reps {reps} --protocol {protocol} --strategies {strategies} "
         f"--max-tones {max_tones} --spread {spread:g} --seed {seed}"
     )
     if classes is not None:
         command += f" --classes {classes}"
-    _finish_study(
-        write_paper_results(frame, settings, max_tones, f"{command}: {effort}", out), out, as_json
-    )
+    _finish_study(write_paper_results(frame, settings, max_tones, command, out), out, as_json)
 
 
 @study.command("options")
@@ -371,13 +384,11 @@ def study_options(
     as_json: AsJson = False,
 ) -> None:
     """The paper's experiment under every protocol option that the paper leaves open."""
-    from earshift.results import write_variant_results
     from earshift.study import option_cases
 
-    frame, effort = _run_study(option_cases(reps, seed), out, jobs, cluster, as_json)
     title = "Protocol options (theta_g, rho_weights, evidence, hyperprior_g)"
     command = f"earshift study options --reps {reps} --seed {seed}"
-    _finish_study(write_variant_results(frame, title, f"{command}: {effort}", out), out, as_json)
+    _variants(option_cases(reps, seed), title, command, out, jobs, cluster, as_json)
 
 
 @study.command("sensitivity")
@@ -392,17 +403,15 @@ def study_sensitivity(
 ) -> None:
     """The paper's experiment when listeners or assumptions are others: spread, lapses, priors."""
     from earshift.change import as_protocol
-    from earshift.results import write_variant_results
     from earshift.study import sensitivity_cases
 
     try:
         cases = sensitivity_cases(as_protocol(protocol), reps, seed)
     except ValueError as error:
         raise _fail(error) from None
-    frame, effort = _run_study(cases, out, jobs, cluster, as_json)
     title = f"Sensitivity of protocol `{protocol}`"
     command = f"earshift study sensitivity --protocol {protocol} --reps {reps} --seed {seed}"
-    _finish_study(write_variant_results(frame, title, f"{command}: {effort}", out), out, as_json)
+    _variants(cases, title, command, out, jobs, cluster, as_json)
 
 
 @study.command("ears")
@@ -423,7 +432,6 @@ def study_ears(
 ) -> None:
     """Real ears: each against itself and against a random ear of every other class."""
     from earshift.change import as_protocol
-    from earshift.results import write_variant_results
     from earshift.study import HALVES, best_candidates, ear_cases, read_ears
 
     try:
@@ -437,12 +445,11 @@ def study_ears(
         cases = ear_cases(chosen, read_ears(ears, half), reps, seed)
     except (ValueError, OSError) as error:
         raise _fail(error) from None
-    frame, effort = _run_study(cases, out, jobs, cluster, as_json)
     title = f"Real ears (NHANES 2011-2016), {half} half of the people"
     command = (
         f"earshift study ears --half {half} --protocols {protocols} --reps {reps} --seed {seed}"
     )
-    _finish_study(write_variant_results(frame, title, f"{command}: {effort}", out), out, as_json)
+    _variants(cases, title, command, out, jobs, cluster, as_json)
 
 
 audiograms = typer.Typer(

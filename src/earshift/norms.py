@@ -58,19 +58,18 @@ class Hyperprior:
         """(centre, chol) with theta = centre + chol u, u standard normal.
 
         Each further smooth axis gets a length of its own, with the same prior as the first but
-        independent of it.
+        independent of it; its mean is the first one's unless this prior was centred on a theta
+        that has its own.
         """
         centre, chol = self._whitened
         extra = axes - 1
         if extra == 0:
             return centre, chol
-        size = centre.size + extra
-        wide = np.zeros((size, size))
-        wide[: centre.size, : centre.size] = chol
+        size = chol.shape[0] + extra
         length_sd = float(np.sqrt(np.array(self.cov)[-1, -1]))
-        for k in range(extra):
-            wide[centre.size + k, centre.size + k] = length_sd
-        return np.concatenate([centre, np.repeat(centre[-1], extra)]), wide
+        wide = np.diag(np.full(size, length_sd))
+        wide[: chol.shape[0], : chol.shape[0]] = chol
+        return np.concatenate([centre, np.repeat(centre[-1], size - centre.size)]), wide
 
     def centred_on(self, theta: Array) -> "Hyperprior":
         """The same spread around another mode."""

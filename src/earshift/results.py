@@ -20,6 +20,7 @@ from earshift.study import (
     Tally,
     decidable,
     distance,
+    effort_of,
     paired_difference,
     runs_of,
     tally,
@@ -111,7 +112,7 @@ def write_paper_results(
     runs = [run for run in all_runs if run.strategy == "differential"]
     names = [name for name in norms.class_names() if any(run.old == name for run in all_runs)]
     strategies = [s for s in figures.STYLES if any(run.strategy == s for run in all_runs)]
-    lines = _heading(replace(protocol, max_tones=max_tones), command)
+    lines = _heading(replace(protocol, max_tones=max_tones), command, out)
     summary: dict[str, Any] = {"protocol": protocol.to_dict(), "version": __version__}
     if runs:
         counted = [run for run in runs if decidable(run)]
@@ -145,20 +146,20 @@ def write_paper_results(
     return summary
 
 
-def _origin(command: str) -> str:
-    line, _, effort = command.partition(": ")
+def _origin(command: str, out: Path) -> str:
+    effort = effort_of(out)
     note = f" {effort}." if effort else ""
-    return f"Written by `{line}` (earshift {__version__}), not edited by hand.{note}"
+    return f"Written by `{command}` (earshift {__version__}), not edited by hand.{note}"
 
 
-def _heading(protocol: Protocol, command: str) -> list[str]:
+def _heading(protocol: Protocol, command: str, out: Path) -> list[str]:
     settings = ", ".join(
         f"{key} {value}" for key, value in protocol.to_dict().items() if key not in ("name",)
     )
     return [
         f"## The paper's experiment, protocol `{protocol.name}`",
         "",
-        _origin(command),
+        _origin(command, out),
         "",
         f"Settings: {settings}.",
         "",
@@ -267,7 +268,7 @@ def write_variant_results(
     lines = [
         f"## {title}",
         "",
-        _origin(command),
+        _origin(command, out),
         "",
         "Means are weighted like the paper's table: 6 same, 12 adjacent and 30 far cells.",
         "",

@@ -187,7 +187,7 @@ class ShiftModel:
         """Component weights such that P(rule met) is the prevalence before any tone."""
         shares = change_prior(np.zeros(1))[2]
         rng = np.random.default_rng((self.seed, 101))
-        draws = 400
+        draws = 4000
         means = self.means(self.rule_places)
         covs = self.covariances(self.rule_places, self.rule_places)
         noise = rng.standard_normal((draws, self.rule_places.shape[0]))
@@ -217,7 +217,10 @@ class ShiftModel:
             means, S, self.which, answers.place + 1, answers.intensity, answers.answer,
             self.settings.guess, self.settings.lapse,
         )  # fmt: skip
-        log_w = np.where(ok & np.isfinite(log_Z), log_Z, -np.inf) + np.log(self.prior)
+        usable = ok & np.isfinite(log_Z)
+        if not usable.any():  # no fixed point anywhere, no evidence: the prior, and it says so
+            log_Z, usable = np.zeros(log_Z.size), ~usable
+        log_w = np.where(usable, log_Z, -np.inf) + np.log(self.prior)
         weights = np.exp(log_w - log_w.max())
         return ShiftState(self, answers, weights / weights.sum(), bs, Gs, bool(ok.mean() > 0.9))
 
