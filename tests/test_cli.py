@@ -19,7 +19,8 @@ from typer.testing import CliRunner
 import earshift
 from earshift.change import PROTOCOLS
 from earshift.classes import FREQUENCIES_HZ
-from earshift.cli import VERDICTS, app
+from earshift.cli import app
+from earshift.cli.app import VERDICTS
 from earshift.formats.niosh import COLUMNS
 
 EARSHIFT = Path(sys.executable).with_name("earshift")

@@ -1,0 +1,5 @@
+"""`python -m earshift.cli`."""
+
+from earshift.cli import app
+
+app()

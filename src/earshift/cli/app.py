@@ -1,0 +1,51 @@
+"""The application itself, and what all commands share: options, verdict words, failure."""
+
+from typing import Annotated
+
+import typer
+
+import earshift
+
+app = typer.Typer(
+    name="earshift",
+    help="Has this ear's hearing shifted from its reference exam? Decides with a handful of tones.",
+    epilog="Research software, not a medical device. See VISION.md and docs/ for what it refuses.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich help costs 0.3 s at every start
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Seed = Annotated[int, typer.Option(min=0, help="Where all chance comes from; same seed, same run.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output, nothing else.")]
+
+VERDICTS = {
+    "changed": "CHANGED: this ear does not hear as it did at the reference exam.",
+    "unchanged": "UNCHANGED: this ear hears as it did at the reference exam.",
+    "inconclusive": "INCONCLUSIVE: these tones do not decide it.",
+}
+RULE_VERDICTS = {
+    "changed": "CHANGED: the threshold-shift rule is met.",
+    "unchanged": "UNCHANGED: the threshold-shift rule is not met.",
+    "inconclusive": "INCONCLUSIVE: these tones do not decide whether the rule is met.",
+}
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"earshift {earshift.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Has this ear's hearing shifted from its reference exam?"""
+
+
+def fail(message: object) -> typer.Exit:
+    typer.secho(f"earshift: {message}", fg="red", err=True)
+    return typer.Exit(2)

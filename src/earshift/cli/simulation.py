@@ -1,0 +1,183 @@
+"""Try it without a person: one simulated listener, and the demo."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import earshift
+from earshift.cli.app import RULE_VERDICTS, VERDICTS, AsJson, Seed, app, fail
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from earshift.exam import Exam, Screen
+    from earshift.listener import Listener
+
+
+def _first_exam(listener: "Listener", seed: int, tones: int, quiet: bool, title: str) -> "Exam":
+    """A whole first exam of a simulated listener, with a progress bar."""
+    from rich.console import Console
+    from rich.progress import track
+
+    exam = earshift.Exam(seed=seed, max_tones=tones)
+    steps = range(tones)
+    console = Console(stderr=True, quiet=quiet)
+    for _ in track(steps, description=title, console=console, transient=False):
+        tone = exam.ask()
+        exam.tell(tone, listener(tone))
+    return exam
+
+
+@app.command()
+def simulate(
+    old: Annotated[str, typer.Option(help="Hearing-loss class at the reference exam.")] = "normal",
+    new: Annotated[str, typer.Option(help="Hearing-loss class now.")] = "normal",
+    protocol: Annotated[
+        str | None, typer.Option(help="Settings: best (the default) or paper.")
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15, msha-sts.")
+    ] = None,
+    seed: Seed = 0,
+    max_tones: Annotated[int, typer.Option(min=1, help="Stop undecided after so many.")] = 30,
+    first_tones: Annotated[int, typer.Option(min=1, help="Tones of the reference exam.")] = 50,
+    spread: Annotated[float, typer.Option(help="Spread of the simulated listener, dB.")] = 3.0,
+    lapse: Annotated[float, typer.Option(help="Share of audible tones missed.")] = 0.0,
+    guess: Annotated[float, typer.Option(help="Share of inaudible tones reported.")] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """One simulated person: a reference exam as class OLD, then a screen as class NEW.
+
+    Classes: normal, slight, mild, moderate, moderately-severe, severe, profound.
+    """
+    try:
+        options = {"spread_db": spread, "lapse": lapse, "guess": guess}
+        before = earshift.Listener.of_class(old, seed=(seed, 1), **options)
+        after = earshift.Listener.of_class(new, seed=(seed, 2), **options)
+        from earshift.change import as_protocol
+        from earshift.rules import as_rule
+
+        if rule is not None and protocol is not None:
+            raise ValueError("give a rule or a protocol, not both: they ask different questions")
+        settings = as_protocol(protocol or "best") if rule is None else None
+        asked = None if rule is None else as_rule(rule)
+    except ValueError as error:
+        raise fail(error) from None
+    first = _first_exam(before, seed, first_tones, as_json, f"reference exam ({old})")
+    screen = earshift.Screen(first, settings, rule=asked, seed=seed, max_tones=max_tones)
+    if as_json:
+        rows = list(_screen_rows(screen, after))
+        typer.echo(json.dumps(_simulation(rows, screen), indent=2))
+        return
+    _live_table(screen, after, f"screen of an ear that was {old} and is {new}")
+
+
+def _screen_rows(screen: "Screen", listener: "Listener") -> "Iterator[dict[str, Any]]":
+    """Run a screen to its end; one row per tone, with the evidence after it."""
+    while not screen.done:
+        tone = screen.ask()
+        heard = listener(tone)
+        screen.tell(tone, heard)
+        yield {
+            **tone.to_dict(),
+            "heard": heard,
+            "log_bf": screen.log_bf,
+            "p_changed": screen.p_changed,
+        }
+
+
+def _simulation(rows: list[dict[str, Any]], screen: "Screen") -> dict[str, Any]:
+    decided = screen.decision != "inconclusive"
+    return {
+        "protocol": screen.protocol.name if screen.rule is None else None,
+        "rule": None if screen.rule is None else screen.rule.name,
+        "tones": rows,
+        "decision": screen.decision,
+        "tones_to_decision": len(rows) if decided else None,
+    }
+
+
+def _live_table(screen: "Screen", listener: "Listener", title: str) -> None:
+    from rich.console import Console
+    from rich.live import Live
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=title)
+    asked = "P(changed)" if screen.rule is None else "P(rule met)"
+    for name in ("tone", "frequency", "level", "answer", "log BF", asked):
+        table.add_column(name, justify="right")
+    with Live(table, console=console, refresh_per_second=8):
+        for number, row in enumerate(_screen_rows(screen, listener), start=1):
+            table.add_row(
+                str(number),
+                f"{row['frequency_hz']:.0f} Hz",
+                f"{row['level_db_hl']:.0f} dB HL",
+                "heard" if row["heard"] else "-",
+                f"{row['log_bf']:+.2f}",
+                f"{row['p_changed']:.3f}",
+            )
+    verdict = screen.verdict()
+    if not console.is_terminal:
+        console.print()  # a live table ends without a line break in a file
+    words = VERDICTS if screen.rule is None else RULE_VERDICTS
+    console.print(f"[bold]{words[verdict.decision]}[/bold]")
+    console.print(str(verdict))
+
+
+DEMO_OLD, DEMO_NEW = "slight", "mild"
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the picture.")] = Path("earshift-demo"),
+    seed: Seed = 1,
+    as_json: AsJson = False,
+) -> None:
+    """The main job in one go: a simulated person, a first exam, then two screens.
+
+    One screen is of the same ear, unchanged; the other of an ear that has lost hearing since.
+    """
+    from rich.console import Console
+
+    console = Console(quiet=as_json)
+    console.print(
+        f"A simulated person with {DEMO_OLD} hearing loss. First a full exam of 50 tones; then two "
+        "screens against it:\nthe same ear unchanged, and the ear after it fell to "
+        f"{DEMO_NEW} loss. The program does not know which is which."
+    )
+    before = earshift.Listener.of_class(DEMO_OLD, seed=(seed, 1))
+    first = _first_exam(before, seed, 50, as_json, "first exam")
+    shown = list(first.domain.smooth[0].values)
+    reference = first.thresholds(shown)
+    from earshift.figures import Panel, save_audiograms
+
+    panels, results = [], {}
+    for name, ear in (("an ear that did not change", DEMO_OLD), ("an ear that did", DEMO_NEW)):
+        listener = earshift.Listener.of_class(ear, seed=(seed, 2))
+        screen = earshift.Screen(first, seed=seed)
+        rows = list(_screen_rows(screen, listener))
+        verdict = screen.verdict()
+        console.print(f"\n[bold]Screen of {name}[/bold]: {len(rows)} tones")
+        console.print(f"  {VERDICTS[verdict.decision]}")
+        console.print(f"  {verdict}")
+        results[ear] = {**verdict.to_dict(), "rows": rows}
+        panels.append(
+            Panel(
+                title=f"screen of {name}",
+                reference=reference,
+                now=screen.thresholds(shown),
+                trials=screen.trials,
+                caption=f"{verdict.decision} (P = {verdict.p_changed:.3f}), {len(rows)} tones",
+            )
+        )
+    try:
+        picture = save_audiograms(panels, out / "audiograms.png")
+    except OSError as error:
+        raise fail(f"cannot write the picture to {out}: {error}") from None
+    if as_json:
+        typer.echo(json.dumps({"picture": str(picture), "screens": results}, indent=2))
+    else:
+        typer.echo(f"\nThe two audiograms: {picture}")
