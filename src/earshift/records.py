@@ -177,3 +177,20 @@ class VisitBundle:
     device: Device | None = None
     calibration: Calibration | None = None  # the one in force at the visit
     notes: tuple[Note, ...] = ()
+
+
+@dataclass(frozen=True)
+class ImportedAudiogram:
+    """One ear's audiogram from elsewhere, ready to be stored as a reference.
+
+    `code` finds the person or names a new one. `audiogram` is `Audiogram.to_dict()`'s data.
+    """
+
+    code: str
+    ear: str  # one of EARS
+    audiogram: dict[str, Any]
+    measured_at: datetime | None = None  # unknown in many research files
+    source: str = ""  # file, system, method
+    name: str | None = None
+    birth_date: date | None = None
+    sex: str | None = None
