@@ -1,0 +1,279 @@
+"""Where a store lies and how it is reached: addresses, connections, transactions, migrations.
+
+SQLite and PostgreSQL differ here and in the migrations; nothing else in the store asks which one
+it is. What a driver raises leaves as a `StoreError` in plain words, never with a password or a row.
+"""
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, text
+from sqlalchemy.engine import URL, make_url
+
+from earshift.store.tables import SCHEMA, VERSION_TABLE
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+WAIT_SECONDS = 10.0  # for another process that is writing
+SQLITE_MAGIC = b"SQLite format 3\x00"
+MIGRATION_LOCK = 7305137  # any number that no other program on the server locks
+
+
+class StoreError(ValueError):
+    """The store cannot do what was asked; the data are as they were."""
+
+
+def address(where: str | Path | None) -> Path | URL:
+    """A file or a PostgreSQL URL, from what the user gave or left out."""
+    if where is None:
+        where = os.environ.get("EARSHIFT_DB") or None
+    if where is None:
+        from platformdirs import user_data_path
+
+        return user_data_path("earshift", appauthor=False) / "earshift.db"
+    if isinstance(where, Path) or "://" not in where:
+        if not str(where).strip():
+            raise StoreError("the database must be a file or a postgresql:// address, got nothing")
+        return Path(where).expanduser().absolute()
+    scheme = where.split("://", 1)[0]
+    if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise StoreError(
+            f"the database must be a file or a postgresql:// address, got one of {scheme!r}"
+        )
+    try:
+        url = make_url(where)
+    except (exc.ArgumentError, ValueError):
+        raise StoreError(
+            "this postgresql:// address cannot be read; "
+            "expected postgresql://user:password@host:port/database"
+        ) from None
+    return url.set(drivername="postgresql+psycopg")
+
+
+def describe(place: Path | URL) -> str:
+    """A name for messages. Never the password, which may also hide in the query."""
+    if isinstance(place, Path):
+        return str(place)
+    if place.get_backend_name() == "sqlite":
+        return str(place.database)
+    port = f":{place.port}" if place.port else ""
+    host = place.host or place.query.get("host") or "this machine"
+    return f"PostgreSQL database {place.database or place.username or ''} on {host}{port}"
+
+
+def connect(place: Path | URL) -> Engine:
+    """An engine whose connections keep every promise of the store. Nothing is opened yet."""
+    is_file = isinstance(place, Path)
+    url = URL.create("sqlite", database=str(place)) if isinstance(place, Path) else place
+    waiting = {"timeout": WAIT_SECONDS} if is_file else {"connect_timeout": int(WAIT_SECONDS)}
+    try:
+        engine = create_engine(
+            url,
+            connect_args=waiting,
+            hide_parameters=True,  # rows stay out of messages and logs
+            json_serializer=partial(json.dumps, allow_nan=False, ensure_ascii=False),
+        )
+    except ModuleNotFoundError:
+        raise StoreError(
+            "PostgreSQL needs its driver: pip install 'earshift[postgresql]'"
+        ) from None
+    if is_file:
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+    else:
+        event.listen(engine, "connect", _prepare_postgresql)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None  # transactions begin when we say so, not when Python guesses
+    for setting in (
+        "foreign_keys = ON",
+        "synchronous = FULL",  # an answer that returned is on the disk
+        "fullfsync = ON",  # and on macOS really so
+        "secure_delete = ON",  # what is erased is overwritten
+    ):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _prepare_postgresql(connection: Any, _record: object) -> None:
+    connection.execute(f"SET lock_timeout = '{WAIT_SECONDS}s'")
+    if connection.execute("SHOW synchronous_commit").fetchone()[0] == "off":
+        connection.execute("SET synchronous_commit = on")  # other values are as safe or safer
+    connection.commit()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A write lock taken late can fail in the middle of a transaction; taken first it only waits.
+    writes = connection.get_execution_options().get("earshift_writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """One snapshot: all queries see the same moment."""
+    options = {} if engine.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+    with plain_errors(engine), engine.execution_options(**options).connect() as connection:
+        yield connection
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """One transaction: on the disk when this ends, or nothing happened."""
+    with (
+        plain_errors(engine),
+        engine.execution_options(earshift_writes=True).begin() as connection,
+    ):
+        yield connection
+
+
+@contextmanager
+def plain_errors(engine: Engine) -> Iterator[None]:
+    """What the driver says, in words that help and without rows or passwords."""
+    try:
+        yield
+    except exc.StatementError as error:
+        if not isinstance(error, exc.DBAPIError):  # our own types refused a value
+            raise StoreError(f"cannot be stored: {error.orig}") from None
+        raise StoreError(_explain(error, describe(engine.url))) from None
+
+
+def _explain(error: exc.DBAPIError, name: str) -> str:
+    said = getattr(getattr(error.orig, "diag", None), "message_primary", None) or str(error.orig)
+    said = said.strip().splitlines()[0] if said.strip() else type(error.orig).__name__
+    for sign, words in (
+        ("append-only", None),
+        ("database is locked", "another program is writing to it; try again when it has finished"),
+        ("lock timeout", "another program is writing to it; try again when it has finished"),
+        ("readonly database", "it is read-only; check the permissions of the file and its folder"),
+        ("disk is full", "the disk is full; free some space and try again"),
+        ("disk I/O error", "the disk refuses to read or write"),
+        ("not a database", "it is not an SQLite file"),
+        ("malformed", "the file is damaged; restore a backup"),
+        ("unable to open", "it cannot be opened; check the folder and its permissions"),
+    ):
+        if sign in said:
+            return f"{name}: {words or said}. Nothing was changed."
+    return f"{name}: {said}. Nothing was changed."
+
+
+def open_database(place: Path | URL) -> Engine:
+    """Connect, and make the tables if the database is empty; refuse what is not ours to write."""
+    if isinstance(place, Path):
+        _make_private(place)
+    engine = connect(place)
+    try:
+        version = version_of(engine)
+        if version is None:
+            migrate(engine)
+            version = version_of(engine)
+        require_current(version, describe(place))
+        _require_durable(engine)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
+
+
+def _make_private(file: Path) -> None:
+    """A file that only its owner reads, in a folder alike; one that is there stays as it is."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if file.exists():
+            require_sqlite(file)
+        else:
+            os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise StoreError(f"{file} cannot be opened: {error.strerror}") from None
+    for needed in (file, file.parent):  # SQLite writes its log beside the file
+        if not os.access(needed, os.W_OK):
+            raise StoreError(f"{file} is read-only: {needed} cannot be written")
+
+
+def require_sqlite(file: Path) -> None:
+    """Refuse what is no SQLite file before SQLite touches it. An empty file is fine."""
+    if not file.is_file():
+        raise StoreError(f"{file} is not a file")
+    with file.open("rb") as opened:
+        start = opened.read(len(SQLITE_MAGIC))
+    if start and start != SQLITE_MAGIC:
+        raise StoreError(f"{file} is not an SQLite file; nothing was changed")
+
+
+def version_of(engine: Engine) -> str | None:
+    """The schema's version, or None for an empty database; a foreign one is refused."""
+    with reading(engine) as connection:
+        tables = inspect(connection).get_table_names()
+        if VERSION_TABLE in tables:
+            query = text(f"SELECT version_num FROM {VERSION_TABLE}")
+            return str(connection.execute(query).scalar_one_or_none())
+    if tables:
+        raise StoreError(
+            f"{describe(engine.url)} holds another program's tables "
+            f"({', '.join(sorted(tables)[:3])}); give earshift a database of its own"
+        )
+    return None
+
+
+def require_current(version: str | None, name: str) -> None:
+    known = version or ""
+    if known > SCHEMA:
+        raise StoreError(
+            f"{name} was written by a newer earshift (schema {known}, this one knows {SCHEMA}); "
+            "install the newer version"
+        )
+    if known < SCHEMA:
+        raise StoreError(
+            f"{name} has the older schema {known}, this earshift needs {SCHEMA}; "
+            "run `earshift db upgrade`"
+        )
+
+
+def _require_durable(engine: Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        with plain_errors(engine), engine.connect() as connection:
+            connection.connection.cursor().execute("PRAGMA journal_mode = WAL")
+    with reading(engine) as connection:
+        problems = weak_settings(connection)
+    if problems:
+        raise StoreError(f"{describe(engine.url)}: {'; '.join(problems)}")
+
+
+def weak_settings(connection: Connection) -> list[str]:
+    """Settings under which an answer that was taken could be lost."""
+    if connection.dialect.name == "sqlite":
+        ask = "PRAGMA"
+        needed: dict[str, tuple[Any, ...]] = {
+            "journal_mode": ("wal",),
+            "synchronous": (2, 3),
+            "foreign_keys": (1,),
+        }
+    else:
+        ask = "SHOW"
+        needed = {
+            "synchronous_commit": ("on", "local", "remote_write", "remote_apply"),
+            "fsync": ("on",),
+        }
+    found = {name: connection.exec_driver_sql(f"{ask} {name}").scalar_one() for name in needed}
+    return [
+        f"{name} is {found[name]} and has to be {allowed[0]}, or answers could be lost"
+        for name, allowed in needed.items()
+        if found[name] not in allowed
+    ]
+
+
+def migrate(engine: Engine) -> None:
+    """Bring the tables to this version's schema, in one transaction, one process at a time."""
+    from alembic import command
+    from alembic.config import Config
+
+    with writing(engine) as connection:
+        if connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+        config = Config(attributes={"connection": connection})
+        config.set_main_option("script_location", str(MIGRATIONS))
+        command.upgrade(config, SCHEMA)

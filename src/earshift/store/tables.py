@@ -1,0 +1,223 @@
+"""The tables of the store, as the newest schema has them, and the types of their columns.
+
+Rows are only ever added. What changes over time (an identity, the state of an exam, a void) is a
+table of its own whose newest row counts. Identities stand apart from all else, so that they alone
+can be erased.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Date,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    TypeDecorator,
+    UniqueConstraint,
+)
+
+SCHEMA = "0001"  # the newest migration; a database with another one is upgraded or refused
+VERSION_TABLE = "earshift_schema"  # its presence says that a database is ours
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment in UTC. SQLite would drop the offset silently, so there it is text that says Z."""
+
+    impl = DateTime
+    cache_ok = True
+    format = "%Y-%m-%dT%H:%M:%S.%fZ"  # of one length: sorts as text
+
+    def load_dialect_impl(self, dialect: Dialect) -> Any:
+        plain = String(27) if dialect.name == "sqlite" else DateTime(timezone=True)
+        return dialect.type_descriptor(plain)
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> Any:
+        if value is None:
+            return None
+        moment = as_utc(value, "a time")
+        return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z".zfill(27) if dialect.name == "sqlite" else moment
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if dialect.name == "sqlite":
+            return datetime.strptime(value, self.format).replace(tzinfo=UTC)
+        moment: datetime = value
+        return moment.astimezone(UTC)
+
+
+def as_utc(value: object, what: str) -> datetime:
+    """The moment in UTC; a time without its zone is refused, as nobody knows when it was."""
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise ValueError(f"{what} must be a datetime with its time zone, got {value!r}")
+    return value.astimezone(UTC)
+
+
+Id = BigInteger().with_variant(Integer, "sqlite")
+metadata = MetaData()
+
+
+def _table(name: str, *columns: Any) -> Table:
+    # Without AUTOINCREMENT SQLite would give the id of an erased row to a new one.
+    return Table(
+        name, metadata, Column("id", Id, primary_key=True), *columns, sqlite_autoincrement=True
+    )
+
+
+people = _table("people", Column("created_at", UtcDateTime, nullable=False))
+
+identities = _table(
+    "identities",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("code", Text),
+    Column("name", Text),
+    Column("birth_date", Date),
+    Column("sex", Text),
+    Column("found_by", Text, nullable=False),  # code and name, case folded, for the search
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("identities_of_person", "person_id", "id"),
+    Index("identities_by_code", "code"),
+)
+
+erasures = _table(
+    "erasures",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False, unique=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("trials_deleted", Boolean, nullable=False),
+)
+
+devices = _table(
+    "devices",
+    Column("name", Text, nullable=False),
+    Column("transducer", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("serial", Text, nullable=False),
+)
+
+calibrations = _table(
+    "calibrations",
+    Column("device_id", Id, ForeignKey("devices.id"), nullable=False),
+    Column("done_on", Date, nullable=False),
+    Column("due_on", Date, nullable=False),
+    Column("laboratory", Text, nullable=False),
+    Column("coupler", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("table", JSON, nullable=False),
+    Index("calibrations_of_device", "device_id", "done_on"),
+)
+
+visits = _table(
+    "visits",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("started_at", UtcDateTime, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("mode", Text, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("device_id", Id, ForeignKey("devices.id")),
+    Column("checklist", JSON, nullable=False),
+    Index("visits_of_person", "person_id", "id"),
+)
+
+exams = _table(
+    "exams",
+    Column("visit_id", Id, ForeignKey("visits.id"), nullable=False),
+    Column("ear", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("design", JSON, nullable=False),
+    Column("engine_version", Text, nullable=False),
+    Column("reference_exam_id", Id, ForeignKey("exams.id")),
+    Column("measured_at", UtcDateTime),
+    Column("source", Text, nullable=False),
+    Index("exams_of_visit", "visit_id", "id"),
+    Index("exams_by_reference", "reference_exam_id"),  # erasing looks here, as foreign keys do
+)
+
+exam_states = _table(
+    "exam_states",
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Column("state", Text, nullable=False),
+    Column("engine_version", Text, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("exam_states_of_exam", "exam_id", "id"),
+)
+
+trials = _table(
+    "trials",
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Column("number", Integer, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("ear", Text, nullable=False),
+    Column("frequency_hz", Double, nullable=False),
+    Column("asked_db_hl", Double),
+    Column("played_db_hl", Double),
+    Column("heard", Boolean, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reaction_ms", Double),
+    UniqueConstraint("exam_id", "number", name="trials_number_in_exam"),
+)
+
+voids = _table(
+    "voids",
+    Column("trial_id", Id, ForeignKey("trials.id"), nullable=False, unique=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+results = _table(
+    "results",
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("shown", JSON, nullable=False),
+    Column("settings", JSON, nullable=False),
+    Column("engine_version", Text, nullable=False),
+    Column(
+        "trial_numbers", JSON, nullable=False
+    ),  # which trials the hash is of: later ones may come
+    Column("trials_sha256", Text, nullable=False),
+    Index("results_of_exam", "exam_id", "id"),
+)
+
+notes = _table(
+    "notes",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("visit_id", Id, ForeignKey("visits.id")),
+    Column("exam_id", Id, ForeignKey("exams.id")),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    Index("notes_of_person", "person_id", "id"),
+    Index("notes_of_visit", "visit_id"),
+    Index("notes_of_exam", "exam_id"),
+)
+
+audit = _table(
+    "audit",
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("details", JSON, nullable=False),
+    Index("audit_of_subject", "subject", "id"),
+)

@@ -1,0 +1,296 @@
+"""Looking after a store: upgrade, backup, restore, check, and that what was erased is gone."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy.engine import URL
+
+from earshift.store import rows
+from earshift.store import tables as t
+from earshift.store.database import (
+    StoreError,
+    connect,
+    describe,
+    migrate,
+    plain_errors,
+    reading,
+    require_current,
+    require_sqlite,
+    version_of,
+    weak_settings,
+)
+
+POSTGRESQL_MAGIC = b"PGDMP"
+BATCH = 500  # results checked at once
+UTC_TEXT = "____-__-__T__:__:__.______Z"
+
+
+def upgrade(place: Path | URL) -> Path | None:
+    """Migrate an older store. An SQLite file is copied beside itself first: the copy's path."""
+    if isinstance(place, Path):
+        if not place.exists():
+            raise StoreError(f"there is no store at {place}")
+        require_sqlite(place)
+    engine = connect(place)
+    try:
+        version = version_of(engine)
+        if version is not None and version >= t.SCHEMA:
+            require_current(version, describe(place))
+            return None
+        kept = None
+        if version is not None and isinstance(place, Path):
+            kept = _free_name(place.with_name(f"{place.name}.schema-{version}"))
+            _copy_sqlite(place, kept)
+        migrate(engine)
+        return kept
+    finally:
+        engine.dispose()
+
+
+def _free_name(wanted: Path) -> Path:
+    name, number = wanted, 1
+    while name.exists():
+        number += 1
+        name = wanted.with_name(f"{wanted.name}-{number}")
+    return name
+
+
+def backup(place: Path | URL, target: Path) -> None:
+    """Copy the store into a new file; the copy is of one moment, whoever writes meanwhile."""
+    target = target.expanduser().absolute()
+    if target.exists():
+        raise StoreError(f"{target} is there already: give the backup a new name")
+    if not target.parent.is_dir():
+        raise StoreError(f"there is no folder {target.parent} for the backup")
+    if isinstance(place, Path):
+        _copy_sqlite(place, target)
+        return
+    with _appearing(target) as unfinished:
+        command, environment = _postgresql_tool("pg_dump", place)
+        _run([*command, "--format=custom", f"--file={unfinished}"], environment)
+
+
+def restore(backup: Path, place: Path | URL) -> None:
+    """Make a store from a backup where none is yet; a backup that is not whole is refused."""
+    backup = backup.expanduser().absolute()
+    try:
+        with backup.open("rb") as opened:
+            is_dump = opened.read(len(POSTGRESQL_MAGIC)) == POSTGRESQL_MAGIC
+    except OSError as error:
+        raise StoreError(f"{backup} cannot be read: {error.strerror}") from None
+    if is_dump != isinstance(place, URL):
+        raise StoreError(
+            f"{backup} is a backup of {'PostgreSQL' if is_dump else 'an SQLite file'} and cannot "
+            f"be restored into {describe(place)}"
+        )
+    if isinstance(place, Path):
+        _restore_sqlite(backup, place)
+        return
+    engine = connect(place)
+    try:
+        if version_of(engine) is not None:
+            raise StoreError(f"{describe(place)} is not empty: restore into an empty database")
+        command, environment = _postgresql_tool("pg_restore", place)
+        options = ["--no-owner", "--exit-on-error", "--single-transaction"]
+        _run([*command, *options, str(backup)], environment)
+        require_current(version_of(engine), str(backup))
+    finally:
+        engine.dispose()
+
+
+def _restore_sqlite(backup: Path, target: Path) -> None:
+    # A log left by an earlier store of this name would be replayed into the new one.
+    for taken in (target, *(target.with_name(target.name + end) for end in ("-wal", "-journal"))):
+        if taken.exists():
+            raise StoreError(f"{taken} is there already: move it away, or restore elsewhere")
+    require_sqlite(backup)
+    engine = connect(backup)
+    try:
+        require_current(version_of(engine), str(backup))
+    finally:
+        engine.dispose()
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _copy_sqlite(backup, target)
+
+
+def _copy_sqlite(source: Path, target: Path) -> None:
+    """An exact, checked, self-contained copy that appears only when it is whole."""
+    try:
+        with _appearing(target) as unfinished:
+            with (
+                closing(sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True)) as old,
+                closing(sqlite3.connect(unfinished)) as new,
+            ):
+                old.backup(new)
+                new.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
+                damage = new.execute("PRAGMA integrity_check(3)").fetchall()
+            if damage != [("ok",)]:
+                raise StoreError(f"{source} is damaged: {damage[0][0]}")
+    except sqlite3.Error as error:
+        raise StoreError(f"{source} cannot be copied: {error}") from None
+
+
+@contextmanager
+def _appearing(target: Path) -> Iterator[Path]:
+    """A private file that gets its name when all is written and on the disk."""
+    unfinished = target.with_name(f".{target.name}.unfinished-{os.getpid()}")
+    try:
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        yield unfinished
+        with unfinished.open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(unfinished, target)
+    except OSError as error:
+        raise StoreError(f"{target} cannot be written: {error.strerror}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _postgresql_tool(name: str, url: URL) -> tuple[list[str], dict[str, str]]:
+    """The tool with where to connect; the password goes by the environment, unseen by others."""
+    found = shutil.which(name)
+    if found is None:
+        raise StoreError(f"{name} is needed for this and was not found: install PostgreSQL's tools")
+    from psycopg.conninfo import make_conninfo
+
+    options = dict(url.translate_connect_args(username="user"))
+    options["dbname"] = options.pop("database", None)
+    options |= {
+        name: ",".join([value] if isinstance(value, str) else value)
+        for name, value in url.query.items()
+    }
+    password = options.pop("password", None)
+    environment = dict(os.environ)
+    if password is not None:
+        environment["PGPASSWORD"] = str(password)
+    return [found, f"--dbname={make_conninfo('', **options)}"], environment
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
+        raise StoreError(f"{Path(command[0]).name} failed: {said}")
+
+
+def forget(engine: Engine) -> None:
+    """Move what SQLite still has in its log into the file, where erased rows are overwritten."""
+    if engine.dialect.name == "sqlite":
+        with plain_errors(engine), engine.connect() as connection:
+            connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def check(engine: Engine) -> list[str]:
+    """What is wrong, in words."""
+    with reading(engine) as connection:
+        is_sqlite = connection.dialect.name == "sqlite"
+        problems = _sqlite_damage(connection) if is_sqlite else []
+        problems += weak_settings(connection)
+        problems += _missing_triggers(connection)
+        problems += _times_not_utc(connection)
+        problems += _broken_rows(connection)
+        problems += _changed_results(connection)
+    return problems
+
+
+def _sqlite_damage(connection: Connection) -> list[str]:
+    found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
+    problems = [f"the file is damaged: {said}" for said in found if said != "ok"]
+    orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    problems += [f"{row[0]}:{row[1]} refers to a missing row of {row[2]}" for row in orphans[:10]]
+    file = Path(str(connection.engine.url.database))
+    if os.name == "posix" and file.stat().st_mode & 0o077:
+        problems.append(f"{file} can be read by other users: chmod 600 it")
+    return problems
+
+
+def _missing_triggers(connection: Connection) -> list[str]:
+    if connection.dialect.name == "sqlite":
+        query = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
+        third = "replace"
+    else:
+        query = "SELECT tgname FROM pg_trigger WHERE tgenabled = 'A'"
+        third = "truncate"
+    found = set(connection.exec_driver_sql(query).scalars())
+    needed = {
+        f"{table}_no_{what}" for table in t.metadata.tables for what in ("update", "delete", third)
+    }
+    needed.add("erasures_audited")
+    return [f"the trigger {name} is missing or switched off" for name in sorted(needed - found)]
+
+
+def _times_not_utc(connection: Connection) -> list[str]:
+    """Moments that do not say UTC: written past the store."""
+    problems = []
+    for table in t.metadata.sorted_tables:
+        for column in table.c:
+            if not isinstance(column.type, t.UtcDateTime):
+                continue
+            if connection.dialect.name == "sqlite":
+                wrong = connection.execute(
+                    text(f'SELECT count(*) FROM {table.name} WHERE "{column.name}" NOT LIKE :utc'),
+                    {"utc": UTC_TEXT},
+                ).scalar_one()
+            else:
+                wrong = connection.execute(
+                    text(
+                        "SELECT count(*) FROM information_schema.columns WHERE table_name = :t "
+                        "AND column_name = :c AND data_type <> 'timestamp with time zone' "
+                        "AND table_schema = current_schema()"
+                    ),
+                    {"t": table.name, "c": column.name},
+                ).scalar_one()
+            if wrong:
+                problems.append(f"{table.name}.{column.name} holds times that are not UTC")
+    return problems
+
+
+def _broken_rows(connection: Connection) -> list[str]:
+    """Rows that the store would never have written."""
+    gaps = (
+        select(t.trials.c.exam_id)
+        .group_by(t.trials.c.exam_id)
+        .having(func.max(t.trials.c.number) != func.count())
+        .limit(10)
+    )
+    problems = [
+        f"exams:{exam} lacks some of its trials" for exam in connection.execute(gaps).scalars()
+    ]
+    for table in (t.identities, t.notes):
+        left = (
+            select(table.c.person_id)
+            .join(t.erasures, t.erasures.c.person_id == table.c.person_id)
+            .distinct()
+            .limit(10)
+        )
+        problems += [
+            f"people:{person} was erased and still has {table.name}"
+            for person in connection.execute(left).scalars()
+        ]
+    return problems
+
+
+def _changed_results(connection: Connection) -> list[str]:
+    """Results whose trials no longer give the hash that was stored with them."""
+    r = t.results
+    query = select(r.c.id, r.c.exam_id, r.c.trial_numbers, r.c.trials_sha256)
+    problems = []
+    last = 0
+    while page := connection.execute(
+        query.where(r.c.id > last).order_by(r.c.id).limit(BATCH)
+    ).all():
+        trials = rows.trials_of(connection, list({row.exam_id for row in page}))
+        for row in page:
+            numbers = set(row.trial_numbers)
+            used = [one for one in trials.get(row.exam_id, ()) if one.number in numbers]
+            if rows.trials_sha256(used) != row.trials_sha256:
+                problems.append(f"results:{row.id} does not match the trials it was made from")
+        last = page[-1].id
+    return problems
