@@ -1,0 +1,546 @@
+"""One person's visit: opens exams and screens for a stored person and drives them trial by trial.
+
+A `Session` is a fold over the stored trials of one exam. It says what to present next (tones,
+silent catch trials, practice), writes every answer to the store before anything else happens, and
+at the end stores the result as it was shown. The command line and the web drive the same calls.
+"""
+
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from earshift import __version__, field
+from earshift.change import Protocol
+from earshift.exam import SAMPLES, SCHEMA, Exam, Screen, thresholds_from_samples
+from earshift.field import Threshold
+from earshift.records import EARS, ExamRecord, Person, ResultRecord, TrialRecord, Visit
+from earshift.rules import Rule
+from earshift.shift import RuleSettings
+from earshift.stimulus import Audiogram, Limits, Tone, as_heard, finite
+
+if TYPE_CHECKING:
+    from earshift.store import Store
+
+DOMAIN = "audiometer"  # the frequencies and 5 dB steps that every audiometer has
+EXAM_TONES = 50
+CLINIC_RULE = "osha-sts"
+CAP_DB_HL, CONFIRMED_CAP_DB_HL = 90.0, 100.0
+CATCH_EVERY = 8  # one silent trial in every eight presentations
+PRACTICE_HZ, PRACTICE_DB_HL, PRACTICE_TRIES = 1000.0, 40.0, 4
+
+# Streams of chance apart from those of the engine, which uses the numbers below ten.
+_CATCH, _REFERENCE = 11, 12
+
+
+def supervised_limits(cap_db_hl: float = CAP_DB_HL, confirmed: bool = False) -> Limits:
+    """Limits of a test with an examiner: levels rise by at most 20 dB, and 90 dB HL is the cap.
+
+    Up to 100 dB HL only when the examiner has confirmed it.
+    """
+    cap = finite(cap_db_hl, "cap_db_hl")
+    most = CONFIRMED_CAP_DB_HL if confirmed else CAP_DB_HL
+    if not cap <= most:
+        raise ValueError(
+            f"tones may have at most {CAP_DB_HL:g} dB HL, and {CONFIRMED_CAP_DB_HL:g} dB HL after "
+            f"the examiner's confirmation; got a cap of {cap:g}"
+        )
+    return Limits(cap_db_hl=cap, above_heard_db=20.0, above_missed_db=20.0)
+
+
+def local_zone() -> str:
+    """IANA name of this machine's time zone; a ValueError when it has none to be found."""
+    candidates = [os.environ.get("TZ", "").lstrip(":")]
+    link = Path("/etc/localtime")
+    if link.is_symlink():
+        candidates.append(str(link.resolve()).rpartition("zoneinfo/")[2])
+    if datetime.now().astimezone().tzname() == "UTC":
+        candidates.append("UTC")
+    for name in candidates:
+        try:
+            ZoneInfo(name)
+        except (ValueError, OSError):
+            continue
+        return name
+    raise ValueError(
+        "the time zone of this machine has no name; give one such as Europe/Berlin by --timezone"
+    )
+
+
+# Opening ----------------------------------------------------------------------------------------
+
+
+def find_person(store: "Store", given: str) -> Person:
+    """The person with this id or code; `id:` or `code:` before it says which one is meant."""
+    how, colon, rest = given.partition(":")
+    explicit = bool(colon) and how in ("id", "code")
+    wanted = rest if explicit else given
+    by_code = None
+    if wanted.strip() and not (explicit and how == "id"):
+        by_code = store.person_by_code(wanted)
+    by_id = None
+    if wanted.isascii() and wanted.isdigit() and not (explicit and how == "code"):
+        try:
+            by_id = store.person(int(wanted))
+        except ValueError:
+            if by_code is None:
+                raise
+    if by_code is not None and by_id is not None and by_code.id != by_id.id:
+        raise ValueError(
+            f"{wanted!r} is the id of one person and the code of another (person {by_code.id}); "
+            f"say id:{wanted} or code:{wanted}"
+        )
+    found = by_code or by_id
+    if found is None:
+        raise ValueError(f"nobody has the id or code {given!r}; `earshift person list` shows all")
+    return found
+
+
+def todays_visit(
+    store: "Store",
+    person_id: int,
+    *,
+    author: str,
+    zone: str,
+    mode: str = "supervised",
+    device_id: int | None = None,
+    fresh: bool = False,
+) -> Visit:
+    """The visit that this person is on today in the site's zone, or a new one.
+
+    Another mode or another device is another visit; so is a `fresh` one.
+    """
+    today = datetime.now(UTC).astimezone(ZoneInfo(zone)).date()
+    for visit in [] if fresh else reversed(store.visits(person_id)):
+        same_day = visit.started_at.astimezone(ZoneInfo(zone)).date() == today
+        if same_day and (visit.mode, visit.device_id) == (mode, device_id):
+            return visit
+    return store.open_visit(person_id, author=author, zone=zone, mode=mode, device_id=device_id)
+
+
+def unfinished(store: "Store", person_id: int, ear: str | None = None) -> list[ExamRecord]:
+    """Exams and screens that were begun and can be gone on with, oldest first."""
+    return [e for e in store.exams(person_id, ear=ear) if e.state in ("open", "paused")]
+
+
+def reference_for(
+    store: "Store",
+    person_id: int,
+    ear: str,
+    exam_id: int | None = None,
+    *,
+    simulated: bool = False,
+) -> ExamRecord:
+    """What a screen of this ear is compared with: the newest full exam or imported audiogram.
+
+    `exam_id` names another one of the same ear. Trials of a simulated listener are nobody's
+    hearing: they serve as a reference only when the screen is simulated too.
+    """
+    if exam_id is not None:
+        record = store.exam(exam_id)
+        visit = store.visit(record.visit_id)
+        reason = _why_no_reference(store, record, visit, simulated)
+        if visit.person_id != person_id:
+            reason = "it is another person's"
+        elif record.ear != ear:
+            reason = f"it is of the {record.ear} ear, and ears are never mixed"
+        if reason is not None:
+            raise ValueError(f"exam {exam_id} cannot be the reference: {reason}")
+        return record
+    reasons = []
+    for record in reversed(store.exams(person_id, ear=ear)):
+        reason = _why_no_reference(store, record, store.visit(record.visit_id), simulated)
+        if reason is None:
+            return record
+        if record.kind != "screen":
+            reasons.append(f"exam {record.id}: {reason}")
+    raise ValueError(
+        f"person {person_id} has no full exam or imported audiogram of the {ear} ear to compare "
+        f"with{' (' + '; '.join(reasons) + ')' if reasons else ''}; run `earshift exam` or "
+        "`earshift import` first"
+    )
+
+
+def _why_no_reference(
+    store: "Store", record: ExamRecord, visit: Visit, simulated: bool
+) -> str | None:
+    if visit.mode == "simulated" and not simulated:
+        return "its answers were simulated"
+    if record.kind == "audiogram":
+        return None
+    if record.kind != "exam":
+        return "a screen is no full exam"
+    tones = sum(trial.kind == "tone" for trial in live_trials(store.trials(record.id)))
+    if record.state != "done" or tones < record.design["max_tones"]:
+        return f"it is not finished ({tones} of {record.design['max_tones']} tones)"
+    return None
+
+
+def open_exam(
+    store: "Store",
+    visit: Visit,
+    ear: str,
+    *,
+    author: str,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    max_tones: int = EXAM_TONES,
+) -> ExamRecord:
+    """A full exam of one ear, stored and ready for its first tone."""
+    # A person sometimes guesses or lapses, as the screens against this exam will assume.
+    settings = RuleSettings()
+    exam = Exam(
+        seed=_seed(seed),
+        max_tones=max_tones,
+        domain=DOMAIN,
+        limits=limits or supervised_limits(),
+        guess=settings.guess,
+        lapse=settings.lapse,
+    )
+    return _store_exam(store, visit, ear, author, exam)
+
+
+def open_screen(
+    store: "Store",
+    visit: Visit,
+    ear: str,
+    *,
+    author: str,
+    rule: str | Rule | None = None,
+    protocol: str | Protocol | None = None,
+    reference: int | None = None,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    max_tones: int | None = None,
+) -> ExamRecord:
+    """A screen of one ear against its stored reference; by default for the clinic's rule."""
+    if rule is None and protocol is None:
+        rule = CLINIC_RULE
+    record = reference_for(
+        store, visit.person_id, _ear(ear), reference, simulated=visit.mode == "simulated"
+    )
+    screen = Screen(
+        _as_reference(store, record),
+        protocol,
+        rule=rule,
+        seed=_seed(seed),
+        max_tones=max_tones,
+        domain=DOMAIN,
+        limits=limits or supervised_limits(),
+    )
+    return _store_exam(store, visit, ear, author, screen, reference=record.id)
+
+
+def _store_exam(
+    store: "Store",
+    visit: Visit,
+    ear: str,
+    author: str,
+    sitting: Exam | Screen,
+    reference: int | None = None,
+) -> ExamRecord:
+    return store.open_exam(
+        visit.id,
+        author=author,
+        ear=_ear(ear),
+        kind=sitting.kind,
+        design=sitting.to_dict()["design"],
+        engine_version=__version__,
+        reference_exam_id=reference,
+    )
+
+
+def _as_reference(store: "Store", record: ExamRecord) -> Exam | Audiogram:
+    if record.kind == "audiogram":
+        return Audiogram.from_dict(record.design)
+    sitting = rebuild(record, store.trials(record.id))
+    assert isinstance(sitting, Exam)
+    return sitting
+
+
+def _ear(ear: str) -> str:
+    if ear not in EARS:
+        raise ValueError(f"ear must be {' or '.join(EARS)}, got {ear!r}")
+    return ear
+
+
+def _seed(seed: int | None) -> int:
+    # Without a given seed every exam has its own, so that nobody learns where the silence comes.
+    return secrets.randbelow(2**31) if seed is None else seed
+
+
+# Driving ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Presentation:
+    """What to present next. A catch trial is silence: it has no level."""
+
+    number: int  # the trial's number when it is answered
+    kind: str  # tone, catch or practice
+    ear: str
+    frequency_hz: float
+    level_db_hl: float | None
+
+    def __str__(self) -> str:
+        if self.level_db_hl is None:
+            return f"{self.ear} ear: present nothing, wait"
+        return f"{self.ear} ear: {self.frequency_hz:g} Hz at {self.level_db_hl:g} dB HL"
+
+
+def live_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Those that were not taken back."""
+    return [trial for trial in trials if trial.voided_at is None]
+
+
+def rebuild(record: ExamRecord, trials: Sequence[TrialRecord]) -> Exam | Screen:
+    """The exam or screen that a stored design and its live trials make.
+
+    A tone counts at the level that was really played; practice counts for nothing.
+    """
+    kinds: dict[str, type[Exam] | type[Screen]] = {"exam": Exam, "screen": Screen}
+    if record.kind not in kinds:
+        raise ValueError(f"exam {record.id} is an {record.kind}: it has no trials to go on with")
+    live = live_trials(trials)
+    return kinds[record.kind].from_dict(
+        {
+            "kind": record.kind,
+            "schema": SCHEMA,
+            "design": record.design,
+            "trials": [
+                {
+                    "frequency_hz": trial.frequency_hz,
+                    "level_db_hl": trial.played_db_hl,
+                    "heard": trial.heard,
+                }
+                for trial in live
+                if trial.kind == "tone"
+            ],
+            "catches": [trial.heard for trial in live if trial.kind == "catch"],
+        }
+    )
+
+
+def catch_due(seed: int, answered: int) -> bool:
+    """Whether the presentation after so many answered ones is a planned silent one.
+
+    One in every eight, at a place that chance fixes for each eight: never the first of them, so
+    that two are never in a row.
+    """
+    block, place = divmod(answered, CATCH_EVERY)
+    return place == np.random.default_rng((seed, block, _CATCH)).integers(1, CATCH_EVERY)
+
+
+class Session:
+    """One exam or screen of a stored person, driven trial by trial.
+
+    >>> session = Session(store, exam.id, author="mh")
+    >>> while not session.done:
+    ...     session.answer(heard=present(session.presentation()))
+    >>> session.finish()
+
+    With `practice`, tones to learn the task with come first; they are stored and count for nothing.
+    """
+
+    def __init__(
+        self, store: "Store", exam_id: int, *, author: str, practice: bool = False
+    ) -> None:
+        self.store, self.author = store, author
+        self._practice = practice
+        self.record = store.exam(exam_id)
+        self.trials: tuple[TrialRecord, ...] = store.trials(exam_id)
+        self.sitting = rebuild(self.record, self.trials)
+
+    @property
+    def done(self) -> bool:
+        """Advice: the exam has what it needs, and at least one silent trial vouches for it."""
+        return self.sitting.done and not self._catch_missing
+
+    @property
+    def tones(self) -> int:
+        """Tones answered so far; practice and silence not counted."""
+        return len(self.sitting.trials)
+
+    @property
+    def catches(self) -> list[bool]:
+        """Answers to the silent trials: each "heard" is a false alarm."""
+        return [trial.heard for trial in live_trials(self.trials) if trial.kind == "catch"]
+
+    @property
+    def _catch_missing(self) -> bool:
+        # A screen can decide before its first planned silent trial. Nobody would then know whether
+        # this person answers to silence, so one is presented before the end.
+        return self.tones > 0 and not self.catches
+
+    def presentation(self) -> Presentation:
+        """What to present next. The same until it is answered, in this process or another."""
+        practice = self._practice_level()
+        if practice is not None:
+            return self._present("practice", PRACTICE_HZ, practice)
+        tone = self.sitting.ask()
+        answered = self.tones + len(self.catches)
+        if catch_due(self.sitting.seed, answered) or (self.sitting.done and self._catch_missing):
+            return self._present("catch", tone.frequency_hz, None)
+        return self._present("tone", tone.frequency_hz, tone.level_db_hl)
+
+    def _present(self, kind: str, frequency_hz: float, level: float | None) -> Presentation:
+        return Presentation(len(self.trials) + 1, kind, self.record.ear, frequency_hz, level)
+
+    def _practice_level(self) -> float | None:
+        """Level of the next practice tone; none once one was heard or the exam has begun."""
+        tried = [trial for trial in live_trials(self.trials) if trial.kind == "practice"]
+        begun = self.tones + len(self.catches) > 0
+        if not self._practice or begun or len(tried) >= PRACTICE_TRIES:
+            return None
+        if any(trial.heard for trial in tried):
+            return None
+        limits = self.sitting.limits or supervised_limits()
+        return min(PRACTICE_DB_HL + limits.above_missed_db * len(tried), limits.cap_db_hl)
+
+    def answer(
+        self, heard: object, reaction_ms: float | None = None, played_db_hl: float | None = None
+    ) -> TrialRecord:
+        """Store the answer to `presentation()`; when this returns, it is on the disk.
+
+        `played_db_hl` says that another level was played than the one asked for. Bad input and a
+        store that refuses change nothing.
+        """
+        asked = self.presentation()
+        level = asked.level_db_hl
+        if level is None and played_db_hl is not None:
+            raise ValueError("a silent trial has no level; nothing is to be played")
+        if played_db_hl is not None:
+            level = finite(played_db_hl, "played_db_hl")
+        tone = Tone(asked.frequency_hz, 0.0 if level is None else level)
+        self.sitting.domain.check(tone)
+        self._refuse_if_moved_on()
+        trial = self.store.append_trial(
+            self.record.id,
+            author=self.author,
+            kind=asked.kind,
+            ear=asked.ear,
+            frequency_hz=asked.frequency_hz,
+            asked_db_hl=asked.level_db_hl,
+            played_db_hl=level,
+            heard=as_heard(heard),
+            reaction_ms=reaction_ms,
+            number=asked.number,
+        )
+        self.trials = (*self.trials, trial)
+        if trial.kind == "tone":
+            self.sitting.tell(tone, trial.heard)
+        elif trial.kind == "catch" and isinstance(self.sitting, Screen):
+            self.sitting.tell_catch(trial.heard)
+        return trial
+
+    def undo(self, reason: str = "taken back by the examiner") -> TrialRecord:
+        """Take the newest answer back: the row stays and is voided, and the same is asked again."""
+        live = live_trials(self.trials)
+        if not live:
+            raise ValueError("there is no answer to take back")
+        self._refuse_if_moved_on()
+        voided = self.store.void_trial(live[-1].id, author=self.author, reason=reason)
+        self.trials = tuple(voided if t.id == voided.id else t for t in self.trials)
+        self.sitting = rebuild(self.record, self.trials)
+        return voided
+
+    def _refuse_if_moved_on(self) -> None:
+        """Two programs must not answer one exam: what the other did would change the question."""
+        record = self.store.exam(self.record.id)
+        if record.state != "open":
+            raise ValueError(f"exam {record.id} is {record.state} and takes no answers")
+        if self.store.trials(record.id) != self.trials:
+            raise ValueError(
+                f"another program is working on exam {record.id}, too; its answers are kept, "
+                "this one was not taken: go on there, or resume here"
+            )
+
+    def pause(self, reason: str = "paused by the examiner") -> None:
+        """Set the exam aside. Nothing is lost whether this is called or not."""
+        self._set_state("paused", reason)
+
+    def resume(self, reason: str = "resumed") -> None:
+        """Go on with a paused exam, or one whose program has died; the version is recorded."""
+        if self.record.state not in ("open", "paused"):
+            raise ValueError(
+                f"exam {self.record.id} is {self.record.state}; only an open or paused exam "
+                "can be gone on with"
+            )
+        self._set_state("open", reason)
+
+    def abandon(self, reason: str) -> None:
+        """Give the exam up. Its answers stay, and it gets no result."""
+        self._set_state("abandoned", reason)
+
+    def _set_state(self, state: str, reason: str) -> None:
+        self.record = self.store.set_exam_state(
+            self.record.id, state, author=self.author, reason=reason, engine_version=__version__
+        )
+
+    def finish(self) -> ResultRecord:
+        """Store what is shown at the end, word for word, and close the exam."""
+        if not self.tones and not self.sitting.done:
+            raise ValueError(f"exam {self.record.id} has no answers yet: there is nothing to show")
+        self._refuse_if_moved_on()
+        result = self.store.add_result(
+            self.record.id,
+            author=self.author,
+            shown=self.shown(),
+            settings=self.sitting.to_dict()["design"],
+            engine_version=__version__,
+        )
+        self._set_state("done", "finished")
+        return result
+
+    def shown(self) -> dict[str, Any]:
+        """What the exam says now, as a result stores it (see `earshift.records.ResultRecord`)."""
+        frequencies = list(self.sitting.domain.smooth[0].values)
+        thresholds = self.sitting.thresholds(frequencies)
+        catches = self.catches
+        shown: dict[str, Any] = {
+            "verdict": None,
+            "rule": None,
+            "thresholds": [asdict(threshold) for threshold in thresholds],
+            "reference_thresholds": [],
+            "tones": self.tones,
+            "catch_trials": len(catches),
+            "false_alarms": sum(catches),
+            "complete": self.sitting.done,
+        }
+        if isinstance(self.sitting, Exam):
+            full = "Full exam" if self.sitting.done else "Exam ended early"
+            return shown | {"words": f"{full}: thresholds measured with {self.tones} tones."}
+        verdict = self.sitting.verdict()
+        rule = self.sitting.rule
+        return shown | {
+            "verdict": verdict.to_dict(),
+            "words": str(verdict),
+            "rule": None if rule is None else rule.to_dict(),
+            "reference_thresholds": [asdict(t) for t in reference_thresholds(self.sitting)],
+        }
+
+
+def reference_thresholds(screen: Screen) -> list[Threshold]:
+    """The reference's thresholds with their band; of an audiogram, where it was measured."""
+    axis = screen.domain.smooth[0]
+    frequencies = axis.values
+    kept = screen.to_dict()["design"]["reference"]
+    if kept["kind"] == "audiogram":
+        audiogram = Audiogram.from_dict(kept["data"])
+        measured = {*audiogram.thresholds_db_hl, *audiogram.no_response_db_hl}
+        frequencies = tuple(f for f in frequencies if f in measured)
+    if not frequencies:
+        return []
+    mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
+    draws = field.positive_slope_samples(
+        mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
+    )
+    return thresholds_from_samples(
+        np.array(frequencies), -draws[:, 1:] / draws[:, :1], screen.domain
+    )
