@@ -4,7 +4,10 @@ import pytest
 from hypothesis import settings
 
 import earshift as es
+from databases import database, postgresql_server, store
 from helpers import MILD, run_exam
+
+__all__ = ["database", "mild_exam", "postgresql_server", "short_exam", "store"]
 
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("fixed")

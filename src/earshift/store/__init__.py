@@ -400,7 +400,7 @@ class Store:
         author, reason = rows.text(author, "author"), rows.text(reason, "reason", blank=True)
         state = rows.one_of(state, EXAM_STATES, "state")
         with writing(self._engine) as connection:
-            exam = rows.exam_of(connection, exam_id, lock=True)
+            exam = rows.exam_to_extend(connection, exam_id)
             if exam.kind == "audiogram":
                 raise StoreError(f"exam {exam_id} is an audiogram: it is done and stays so")
             before = connection.execute(
@@ -458,8 +458,10 @@ class Store:
             raise StoreError(f"a catch trial is silent and has no levels, got {levels}")
         if kind != "catch" and None in levels:
             raise StoreError(f"a {kind} trial needs the levels asked and played, got {levels}")
+        if reaction_ms is not None and reaction_ms < 0:
+            raise StoreError(f"reaction_ms must not be negative, got {reaction_ms!r}")
         with writing(self._engine) as connection:
-            exam = rows.exam_of(connection, exam_id, lock=True)
+            exam = rows.exam_to_extend(connection, exam_id)
             if exam.state != "open":
                 raise StoreError(
                     f"exam {exam_id} is {exam.state}: set it open before it takes answers"
@@ -477,14 +479,15 @@ class Store:
                     f"{last + 1}. Another program may be answering this exam; load it again"
                 )
             values |= {"exam_id": exam_id, "number": last + 1}
-            return rows.to_record(TrialRecord, rows.add_row(connection, t.trials, values, author))
+            new = rows.add_row(connection, t.trials, values, author)
+            return TrialRecord(**new._mapping)
 
     def void_trial(self, trial_id: int, *, author: str, reason: str) -> TrialRecord:
         """Take a trial back: it stays, flagged, and counts for nothing."""
         author, reason = rows.text(author, "author"), rows.text(reason, "reason")
         with writing(self._engine) as connection:
             trial = rows.row_of(connection, t.trials, trial_id, "trial")
-            rows.exam_of(connection, trial.exam_id, lock=True)
+            rows.exam_to_extend(connection, trial.exam_id)
             if connection.execute(
                 select(t.voids.c.id).where(t.voids.c.trial_id == trial_id)
             ).first():
@@ -523,7 +526,7 @@ class Store:
             "exam_id": exam_id,
         }
         with writing(self._engine) as connection:
-            rows.exam_of(connection, exam_id, lock=True)
+            rows.exam_to_extend(connection, exam_id)
             live = rows.live_trials(rows.trials_of(connection, [exam_id]).get(exam_id, ()))
             values["trial_numbers"] = [trial.number for trial in live]
             values["trials_sha256"] = rows.trials_sha256(live)

@@ -8,7 +8,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime
-from functools import cache
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
@@ -17,6 +16,7 @@ from sqlalchemy import Connection, Row, ScalarSelect, Select, Table, delete, fun
 from earshift import __version__
 from earshift.records import (
     EARS,
+    AuditEntry,
     Calibration,
     Device,
     ExamBundle,
@@ -34,6 +34,20 @@ from earshift.store import tables as t
 from earshift.store.database import StoreError
 
 T = TypeVar("T")
+_FIELDS: dict[type[Any], tuple[str, ...]] = {
+    kind: tuple(field.name for field in fields(kind))
+    for kind in (
+        AuditEntry,
+        Calibration,
+        Device,
+        ExamRecord,
+        Note,
+        Person,
+        ResultRecord,
+        TrialRecord,
+        Visit,
+    )
+}
 IDENTITY = ("code", "name", "birth_date", "sex")
 
 
@@ -116,7 +130,7 @@ def zone_name(value: object) -> str:
     name = text(value, "zone")
     try:
         ZoneInfo(name)
-    except (ValueError, OSError):
+    except (KeyError, ValueError, OSError):
         raise StoreError(
             f"zone must be the name of a time zone such as Europe/Berlin, got {name!r}"
         ) from None
@@ -155,12 +169,7 @@ def as_identity(**given: Any) -> dict[str, Any]:
 def to_record(kind: type[T], row: Row[Any]) -> T:
     """The record of a row whose columns are named after the record's fields."""
     values = row._mapping
-    return kind(**{name: values[name] for name in _fields(kind) if name in values})
-
-
-@cache
-def _fields(kind: Any) -> tuple[str, ...]:
-    return tuple(field.name for field in fields(kind))
+    return kind(**{name: values[name] for name in _FIELDS[kind]})
 
 
 def row_of(connection: Connection, table: Table, row_id: int, what: str) -> Row[Any]:
@@ -333,15 +342,25 @@ def exams_query() -> Select[Any]:
     return select(t.exams, newest_state().label("state"))
 
 
-def exam_of(connection: Connection, exam_id: int, *, lock: bool = False) -> ExamRecord:
-    """The exam; with `lock`, nobody else adds to it until the transaction ends."""
-    exam_id = as_id(exam_id, "exam")
-    if lock:
-        connection.execute(select(t.exams.c.id).where(t.exams.c.id == exam_id).with_for_update())
-    found = connection.execute(exams_query().where(t.exams.c.id == exam_id)).first()
+def exam_of(connection: Connection, exam_id: int) -> ExamRecord:
+    query = exams_query().where(t.exams.c.id == as_id(exam_id, "exam"))
+    found = connection.execute(query).first()
     if found is None:
         raise StoreError(f"there is no exam {exam_id}")
     return to_record(ExamRecord, found)
+
+
+def exam_to_extend(connection: Connection, exam_id: int) -> ExamRecord:
+    """The exam, with its person held: until the transaction ends nobody else adds to it."""
+    owner = (
+        select(t.visits.c.person_id)
+        .join(t.exams, t.exams.c.visit_id == t.visits.c.id)
+        .where(t.exams.c.id == as_id(exam_id, "exam"))
+    )
+    person_id = connection.execute(owner).scalar_one_or_none()
+    if person_id is not None:
+        living_person(connection, person_id)
+    return exam_of(connection, exam_id)
 
 
 def open_exam(connection: Connection, values: Mapping[str, Any], author: str) -> ExamRecord:

@@ -1,0 +1,121 @@
+"""Both databases for tests: a new SQLite file, and a new database of a real PostgreSQL server."""
+
+import getpass
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from earshift.store import Store
+
+LEFT_OUT = (
+    "PostgreSQL group left out: no initdb in PATH or Debian's folders (Debian: postgresql package)"
+)
+_numbers = count(1)
+
+
+def postgresql_tools() -> Path | None:
+    """The folder with initdb, pg_ctl and pg_dump, if this machine has one."""
+    found = shutil.which("initdb")
+    if found:
+        return Path(found).resolve().parent  # a link may stand alone, the tools stand together
+    folders = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda p: float(p.parent.name))
+    return folders[-1] if folders else None
+
+
+class PostgresqlServer:
+    """A server of our own: its data in a new folder, reached by a socket there and nowhere else."""
+
+    def __init__(self, tools: Path) -> None:
+        self.tools = tools
+        # PostgreSQL refuses to run as root, and the other user must be able to enter the folder.
+        self._as_user: list[str] = []
+        self.folder = Path(tempfile.mkdtemp(prefix="earshift-pg-"))
+        if getpass.getuser() == "root":
+            user = "postgres" if _has_user("postgres") else "nobody"
+            self._as_user = ["runuser", "-u", user, "--"]
+            shutil.chown(self.folder, user)
+        self._run("initdb", "-A", "trust", "-U", "earshift", "--no-sync", "-E", "UTF8")
+        self.start()
+
+    def start(self) -> None:
+        options = f"-c listen_addresses= -k {self.folder}"
+        self._run("pg_ctl", "-w", "-l", str(self.folder / "log"), "-o", options, "start")
+
+    def stop(self, mode: str = "fast") -> None:
+        self._run("pg_ctl", "-w", "-m", mode, "stop")
+
+    def _run(self, tool: str, *arguments: str) -> None:
+        command = [*self._as_user, str(self.tools / tool), "-D", str(self.folder / "data")]
+        subprocess.run(
+            [*command, *arguments],
+            check=True,
+            cwd=self.folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # an interrupt of the tests is not for the server
+        )
+
+    def url(self, database: str) -> str:
+        return f"postgresql://earshift@/{database}?host={self.folder}"
+
+    def new_database(self) -> str:
+        """The address of a new, empty database."""
+        import psycopg
+
+        name = f"test_{next(_numbers)}"
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self.url(name)
+
+    def close(self) -> None:
+        self.stop("immediate")
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def _has_user(name: str) -> bool:
+    import pwd
+
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="session")
+def postgresql_server() -> Iterator[PostgresqlServer]:
+    tools = postgresql_tools()
+    if tools is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail(LEFT_OUT)
+        pytest.skip(LEFT_OUT)
+    server = PostgresqlServer(tools)
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{tools}{os.pathsep}{path}"  # for pg_dump, which the store looks up
+    try:
+        yield server
+    finally:
+        os.environ["PATH"] = path
+        server.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a database that does not exist yet or is empty, once for each kind."""
+    if request.param == "sqlite":
+        return str(tmp_path / "store.db")
+    server: PostgresqlServer = request.getfixturevalue("postgresql_server")
+    return server.new_database()
+
+
+@pytest.fixture
+def store(database: str) -> Iterator[Store]:
+    """An open, empty store, once for each kind of database."""
+    with Store.open(database) as opened:
+        yield opened
