@@ -6,6 +6,7 @@ at the end stores the result as it was shown. The command line and the web drive
 """
 
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -85,7 +86,7 @@ def find_person(store: "Store", given: str) -> Person:
     if wanted.strip() and not (explicit and how == "id"):
         by_code = store.person_by_code(wanted)
     by_id = None
-    if wanted.isascii() and wanted.isdigit() and not (explicit and how == "code"):
+    if re.fullmatch("[0-9]{1,18}", wanted) and not (explicit and how == "code"):
         try:
             by_id = store.person(int(wanted))
         except ValueError:
@@ -124,9 +125,16 @@ def todays_visit(
     return store.open_visit(person_id, author=author, zone=zone, mode=mode, device_id=device_id)
 
 
-def unfinished(store: "Store", person_id: int, ear: str | None = None) -> list[ExamRecord]:
-    """Exams and screens that were begun and can be gone on with, oldest first."""
-    return [e for e in store.exams(person_id, ear=ear) if e.state in ("open", "paused")]
+def unfinished(
+    store: "Store", person_id: int, ear: str, *, simulated: bool = False
+) -> list[ExamRecord]:
+    """Exams and screens of this ear that can be gone on with, oldest first: real or simulated."""
+    return [
+        record
+        for record in store.exams(person_id, ear=ear)
+        if record.state in ("open", "paused")
+        and (store.visit(record.visit_id).mode == "simulated") == simulated
+    ]
 
 
 def reference_for(
@@ -182,17 +190,23 @@ def _why_no_reference(
     return None
 
 
-def open_exam(
-    store: "Store",
-    visit: Visit,
+@dataclass(frozen=True)
+class Plan:
+    """An exam or screen of one ear that is fit to be begun; nothing is stored yet."""
+
+    ear: str
+    sitting: Exam | Screen
+    reference_exam_id: int | None = None
+
+
+def plan_exam(
     ear: str,
     *,
-    author: str,
     limits: Limits | None = None,
     seed: int | None = None,
     max_tones: int = EXAM_TONES,
-) -> ExamRecord:
-    """A full exam of one ear, stored and ready for its first tone."""
+) -> Plan:
+    """A full exam of one ear."""
     # A person sometimes guesses or lapses, as the screens against this exam will assume.
     settings = RuleSettings()
     exam = Exam(
@@ -203,28 +217,26 @@ def open_exam(
         guess=settings.guess,
         lapse=settings.lapse,
     )
-    return _store_exam(store, visit, ear, author, exam)
+    return Plan(_ear(ear), exam)
 
 
-def open_screen(
+def plan_screen(
     store: "Store",
-    visit: Visit,
+    person_id: int,
     ear: str,
     *,
-    author: str,
     rule: str | Rule | None = None,
     protocol: str | Protocol | None = None,
     reference: int | None = None,
+    simulated: bool = False,
     limits: Limits | None = None,
     seed: int | None = None,
     max_tones: int | None = None,
-) -> ExamRecord:
+) -> Plan:
     """A screen of one ear against its stored reference; by default for the clinic's rule."""
     if rule is None and protocol is None:
         rule = CLINIC_RULE
-    record = reference_for(
-        store, visit.person_id, _ear(ear), reference, simulated=visit.mode == "simulated"
-    )
+    record = reference_for(store, person_id, _ear(ear), reference, simulated=simulated)
     screen = Screen(
         _as_reference(store, record),
         protocol,
@@ -234,25 +246,19 @@ def open_screen(
         domain=DOMAIN,
         limits=limits or supervised_limits(),
     )
-    return _store_exam(store, visit, ear, author, screen, reference=record.id)
+    return Plan(ear, screen, record.id)
 
 
-def _store_exam(
-    store: "Store",
-    visit: Visit,
-    ear: str,
-    author: str,
-    sitting: Exam | Screen,
-    reference: int | None = None,
-) -> ExamRecord:
+def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
+    """Store a planned exam or screen; it is ready for its first answer."""
     return store.open_exam(
         visit.id,
         author=author,
-        ear=_ear(ear),
-        kind=sitting.kind,
-        design=sitting.to_dict()["design"],
+        ear=plan.ear,
+        kind=plan.sitting.kind,
+        design=plan.sitting.to_dict()["design"],
         engine_version=__version__,
-        reference_exam_id=reference,
+        reference_exam_id=plan.reference_exam_id,
     )
 
 

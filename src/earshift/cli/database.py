@@ -1,0 +1,191 @@
+"""The store from the command line: where it lies, who writes, and its upkeep."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from earshift.cli.app import AsJson, app, fail
+
+if TYPE_CHECKING:
+    from earshift.store import Store
+
+# The same for every command that touches records; docs/records.md explains them.
+DONE, MISUSE, NOT_FINISHED, STORE_TROUBLE = 0, 2, 3, 4
+EXIT_CODES = (
+    "Exit codes: 0 done; 2 wrong use or input, nothing was changed; 3 not finished, all answers "
+    "are kept; 4 trouble with the database."
+)
+
+Database = Annotated[
+    str | None,
+    typer.Option(
+        "--db",
+        envvar="EARSHIFT_DB",
+        show_envvar=False,
+        help="SQLite file or postgresql:// address; else EARSHIFT_DB, else a file of this user.",
+    ),
+]
+Author = Annotated[
+    str | None,
+    typer.Option(
+        envvar="EARSHIFT_AUTHOR",
+        show_envvar=False,
+        help="Who does this; else EARSHIFT_AUTHOR, else the login name.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+
+
+def author_name(given: str | None) -> str:
+    """Who is written beside every row."""
+    if given is not None:
+        return given
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        raise fail("the login name is not known; give --author or set EARSHIFT_AUTHOR") from None
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """What goes wrong with records, as one line and an exit code."""
+    try:
+        yield
+    except ValueError as error:
+        raise (trouble if is_trouble(error) else fail)(error) from None
+    except OSError as error:
+        raise fail(error) from None
+
+
+def is_trouble(error: ValueError) -> bool:
+    """A store refuses wrong input as well; only what a driver said is trouble."""
+    return type(error.__context__).__module__.partition(".")[0] in ("sqlalchemy", "sqlite3")
+
+
+def trouble(error: object) -> typer.Exit:
+    fail(error)  # says it
+    return typer.Exit(STORE_TROUBLE)
+
+
+@contextmanager
+def opened(db: str | None) -> "Iterator[Store]":
+    """The store, closed at the end; failures inside are told in plain words."""
+    from earshift.store import Store
+
+    try:
+        store = Store.open(db)
+    except (ValueError, OSError) as error:
+        raise trouble(error) from None
+    with store, plain_failures():
+        yield store
+
+
+def confirmed(question: str) -> bool:
+    """A yes from the keyboard. The end of input is a no."""
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    try:
+        answer = input()
+    except (EOFError, KeyboardInterrupt, UnicodeDecodeError):
+        typer.echo(err=True)
+        return False
+    return answer.strip().casefold() in ("y", "yes")
+
+
+db_commands = typer.Typer(
+    help="Look after the database: backup, restore, check, upgrade.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(db_commands, name="db")
+
+
+@db_commands.command("backup", epilog=EXIT_CODES)
+def db_backup(
+    path: Annotated[Path, typer.Argument(help="New file for the copy.")],
+    db: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the whole database into a new file, while exams may go on.
+
+    The copy holds names and hearing data: keep it as safe as the database itself.
+    """
+    with opened(db) as store:
+        place = store.describe()
+        try:
+            store.backup(path)
+        except (ValueError, OSError) as error:
+            raise trouble(error) from None
+    if as_json:
+        typer.echo(json.dumps({"database": place, "backup": str(path)}))
+    else:
+        typer.echo(f"Backup of {place}: {path}")
+
+
+@db_commands.command("restore", epilog=EXIT_CODES)
+def db_restore(
+    path: Annotated[Path, typer.Argument(help="File that `earshift db backup` made.")],
+    db: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a database from a backup, where none is yet. Nothing is ever overwritten.
+
+    People who were erased after the backup was made are in it again: erase them again.
+    """
+    from earshift.store import Store
+
+    try:
+        Store.restore(path, db)
+    except (ValueError, OSError) as error:
+        raise trouble(error) from None
+    with opened(db) as store:
+        place = store.describe()
+    if as_json:
+        typer.echo(json.dumps({"database": place, "backup": str(path)}))
+    else:
+        typer.echo(f"Restored {path} into {place}")
+
+
+@db_commands.command("check", epilog=EXIT_CODES)
+def db_check(db: Database = None, as_json: AsJson = False) -> None:
+    """Is everything in the database as it was written? Exit code 4 when it is not."""
+    with opened(db) as store:
+        place, problems = store.describe(), store.check()
+    if as_json:
+        typer.echo(json.dumps({"database": place, "problems": problems}, indent=2))
+    elif problems:
+        for problem in problems:
+            typer.echo(f"- {problem}")
+    else:
+        typer.echo(f"All is well in {place}")
+    if problems:
+        raise trouble(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {place}")
+
+
+@db_commands.command("upgrade", epilog=EXIT_CODES)
+def db_upgrade(db: Database = None, as_json: AsJson = False) -> None:
+    """Bring the database of an older earshift to this version's form.
+
+    An SQLite file is copied beside itself first. Back a PostgreSQL database up yourself.
+    """
+    from earshift.store import Store
+
+    try:
+        kept = Store.upgrade(db)
+    except (ValueError, OSError) as error:
+        raise trouble(error) from None
+    with opened(db) as store:
+        place = store.describe()
+    if as_json:
+        kept_name = None if kept is None else str(kept)
+        typer.echo(json.dumps({"database": place, "backup": kept_name}))
+    else:
+        typer.echo(f"{place} is of this version")
+        if kept is not None:
+            typer.echo(f"As it was before: {kept}")
