@@ -1,4 +1,10 @@
-"""Audiograms in the files others publish: each format knows its columns and its missing codes.
+"""Audiograms and exams in the files of others: each format knows its shape and its missing codes.
+
+`read_references` gives audiograms to screen against, with every row that was rejected and why:
+
+    found = read_references("old.csv", timezone="Europe/Berlin", sentinels={"CNT": "not tested"})
+
+`export` writes visits for others: tidy tables (CSV, Parquet), a FHIR bundle, or a BIDS folder.
 
 `read_ears` gives the ears of raw survey files in chunks, for `earshift.classes.class_medians`:
 
@@ -8,13 +14,94 @@
 ears). `niosh` reads the NIOSH audiogram file (CSV, one row per test, two ears).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from earshift.classes import Ears
+from earshift.formats.references import Options, References, Rejected
+from earshift.records import VisitBundle
+
+__all__ = [
+    "EXPORTS",
+    "IMPORTS",
+    "SOURCES",
+    "Options",
+    "References",
+    "Rejected",
+    "export",
+    "read_ears",
+    "read_references",
+]
 
 SOURCES = ("nhanes", "niosh")
+IMPORTS = ("csv", "mie", "fhir", "nhanes")
+EXPORTS = ("csv", "parquet", "fhir", "bids")
+SUFFIXES = {".csv": "csv", ".tsv": "csv", ".json": "fhir", ".xpt": "nhanes"}
+
+
+def read_references(path: Path | str, kind: str | None = None, **options: Any) -> References:
+    """Audiograms from a file, read to its end before any is given; `options` are `Options`'.
+
+    The kind is one of `IMPORTS`; without it the file's name decides (.csv, .json, .xpt). A file
+    that is not of its kind raises a ValueError; a bad row within is listed as rejected.
+    """
+    from earshift.formats import fhir, nhanes, sheets
+
+    file = Path(path)
+    kind = SUFFIXES.get(file.suffix.lower()) if kind is None else kind
+    if kind not in IMPORTS:
+        raise ValueError(
+            f"{file} is of no known kind; say which: {', '.join(IMPORTS)}"
+            if kind is None
+            else f"unknown kind {kind!r}; known: {', '.join(IMPORTS)}"
+        )
+    try:
+        how = Options(**options)
+    except TypeError as error:
+        raise ValueError(f"no such option: {error}") from None
+    if kind == "fhir":
+        return fhir.read(file, how)
+    if kind == "nhanes":
+        return nhanes.read_references(file, how)
+    return sheets.read(file, how, mie=kind == "mie")
+
+
+def export(
+    visits: Iterable[VisitBundle],
+    kind: str,
+    out: Path | str,
+    *,
+    identity: bool | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> int:
+    """Write visits to a new file (fhir) or folder (the others), whole or not at all; how many.
+
+    `identity` says whether names, birth dates, codes and authors are written; by default they are
+    in FHIR alone, and in BIDS they never are. `progress` is called with the visits done so far.
+    """
+    from earshift.formats import bids, fhir_bundle, tables
+
+    if kind not in EXPORTS:
+        raise ValueError(f"unknown kind {kind!r}; known: {', '.join(EXPORTS)}")
+    if kind == "bids" and identity:
+        raise ValueError("a BIDS folder never holds identities; use csv, parquet or fhir")
+    counted = _counted(visits, progress)
+    if kind == "fhir":
+        return fhir_bundle.write(counted, Path(out), identity=identity is not False)
+    if kind == "bids":
+        return bids.write(counted, Path(out))
+    return tables.write(counted, Path(out), kind, identity=bool(identity))
+
+
+def _counted(
+    visits: Iterable[VisitBundle], progress: Callable[[int], None] | None
+) -> Iterator[VisitBundle]:
+    for number, visit in enumerate(visits, start=1):
+        yield visit
+        if progress is not None:
+            progress(number)
 
 
 def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:

@@ -1,0 +1,337 @@
+"""Audiograms from elsewhere as references: what all importers share.
+
+A cell is a threshold, a code that the caller explained, or a reason to reject its row. Nothing is
+guessed: a number that often stands for something else is rejected until the caller says what it
+means, "no response" needs the level that was tried, and a time without a zone needs one.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from earshift.classes import HIGHEST_DB_HL, LOWEST_DB_HL
+from earshift.records import ImportedAudiogram
+from earshift.stimulus import DEFAULT_THRESHOLD_SD_DB, Audiogram, finite
+
+NO_RESPONSE, NOT_TESTED, THRESHOLD = "no response", "not tested", "threshold"
+MEANINGS = (NO_RESPONSE, NOT_TESTED, THRESHOLD)
+AMBIGUOUS_DB_HL = (99.0, 120.0)  # within the range of levels, but often written for "no response"
+MAX_ITEMS = 200_000  # audiograms and rejected rows of one file: some 300 MB of memory
+MAX_TEXT = 200  # characters of a person's code or name
+
+NUMBER = re.compile(r"[+-]?[0-9]{1,5}(\.[0-9]{1,6})?")
+FREQUENCY = re.compile(r"[0-9]{1,5}(\.[0-9]{1,6})?")
+SEXES = {
+    "m": "male",
+    "male": "male",
+    "f": "female",
+    "female": "female",
+    "other": "other",
+    "unknown": None,
+    "u": None,
+    "": None,
+}
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """A row that was not taken, and why. A table's header is row 1; a bundle's entries count."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class References:
+    """What a file gave: audiograms to store, and every row that gave none.
+
+    Rows `left_out` are sound but not wanted: audiograms that are no baseline, people who were not
+    tested.
+    """
+
+    accepted: tuple[ImportedAudiogram, ...]
+    rejected: tuple[Rejected, ...] = ()
+    left_out: tuple[Rejected, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to read a file: what its own text does not say.
+
+    `sentinels` maps texts of cells to "no response", "not tested" or "threshold" (the number means
+    itself). `timezone` is the IANA zone of times that name none. `no_response_db_hl` is the level
+    that was tried where a file says "no response" without it: one for all frequencies, or one each.
+    `columns` maps names of columns to the names known here. With `baselines_only`, ears that a file
+    flags as no baseline are left out. The rest goes into the audiograms as it is.
+    """
+
+    sentinels: Mapping[str, str] = field(default_factory=dict)
+    timezone: str | None = None
+    no_response_db_hl: float | Mapping[float, float] | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    baselines_only: bool = True
+    sd_db: float = DEFAULT_THRESHOLD_SD_DB
+    method_offset_db: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("sentinels", "columns"):
+            given = getattr(self, name)
+            if not isinstance(given, Mapping) or not all(
+                isinstance(text, str) for item in given.items() for text in item
+            ):
+                raise ValueError(f"{name} must map text to text, got {given!r}")
+        meanings = {text.strip().casefold(): m for text, m in self.sentinels.items()}
+        for text, meaning in meanings.items():
+            if meaning not in MEANINGS:
+                raise ValueError(
+                    f"the code {text!r} must mean one of {', '.join(MEANINGS)}, got {meaning!r}"
+                )
+        if len(meanings) < len(self.sentinels):
+            raise ValueError(f"a code is given twice in {dict(self.sentinels)!r}")
+        object.__setattr__(self, "sentinels", meanings)
+        if self.timezone is not None:
+            zone(self.timezone)
+        tried = self.no_response_db_hl
+        if isinstance(tried, Mapping):
+            tried = {finite(f, "frequency"): level_db_hl(level) for f, level in tried.items()}
+        elif tried is not None:
+            tried = level_db_hl(tried)
+        object.__setattr__(self, "no_response_db_hl", tried)
+        Audiogram({1000.0: 0.0}, self.sd_db, self.method_offset_db)  # refuses what makes no sense
+
+    def meaning(self, text: str, known: Mapping[str, str] | None = None) -> tuple[str, float]:
+        """What a cell says: its meaning and the number (0 if none), or a ValueError."""
+        text = text.strip()
+        said = {**(known or {}), **self.sentinels}.get(text.casefold())
+        if said in (NO_RESPONSE, NOT_TESTED):
+            return str(said), 0.0
+        if not text:
+            return NOT_TESTED, 0.0
+        if not NUMBER.fullmatch(text):
+            raise ValueError(
+                f"{shown(text)} is neither a number nor a code that was explained: map it to "
+                f"{' or '.join(repr(m) for m in MEANINGS[:2])}"
+            )
+        return THRESHOLD, self.threshold(float(text), explained=said == THRESHOLD)
+
+    def threshold(self, value: object, explained: bool = False) -> float:
+        """A number as a threshold, unless it is or may be a code for something else."""
+        number = finite(value, "a threshold")
+        if number in AMBIGUOUS_DB_HL and not explained:
+            raise ValueError(
+                f"{number:g} may be a threshold or a code: map it to one of "
+                f"{', '.join(repr(m) for m in MEANINGS)}"
+            )
+        return level_db_hl(number)
+
+    def tried(self, frequency_hz: float, level: float | None = None) -> float:
+        """The level that got no response: the file's, else the option's, else a ValueError."""
+        if level is not None:
+            return level_db_hl(level)
+        given = self.no_response_db_hl
+        found = given.get(frequency_hz) if isinstance(given, Mapping) else given
+        if found is None:
+            raise ValueError(
+                f"no response at {frequency_hz:g} Hz, but the level tried is not known: "
+                "give no_response_db_hl"
+            )
+        return found
+
+    def moment(self, text: str) -> datetime:
+        """A time in UTC. A date alone is taken as noon, so that it stays that date nearby."""
+        text = text.strip()
+        try:
+            if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
+                local = datetime.combine(date.fromisoformat(text), time(12))
+            elif re.match(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}", text, re.ASCII) and len(text) < 40:
+                local = datetime.fromisoformat(text)
+            else:
+                raise ValueError
+        except ValueError:
+            raise ValueError(
+                f"{shown(text)} is no date or time such as 2026-05-01 or 2026-05-01 09:30:00"
+            ) from None
+        if not 1900 <= local.year <= 9000:
+            raise ValueError(f"{shown(text)} is not between 1900 and now")
+        if local.tzinfo is None:
+            if self.timezone is None:
+                raise ValueError(f"{shown(text)} names no time zone: give timezone, an IANA name")
+            local = local.replace(tzinfo=zone(self.timezone))
+            back = local.astimezone(UTC).astimezone(local.tzinfo)
+            if back.replace(tzinfo=None) != local.replace(tzinfo=None):
+                raise ValueError(f"{text} was skipped by the clocks of {self.timezone}")
+        at = local.astimezone(UTC)
+        if at > datetime.now(UTC):
+            raise ValueError(f"{shown(text)} lies in the future")
+        return at
+
+
+class Ear:
+    """The readings of one ear as they come in; a frequency that comes twice is refused."""
+
+    def __init__(self) -> None:
+        self.thresholds: dict[float, float] = {}
+        self.no_response: dict[float, float] = {}
+        self.seen: set[float] = set()
+
+    def add(self, frequency_hz: float, meaning: str, level: float) -> None:
+        if frequency_hz in self.seen:
+            raise ValueError(f"{frequency_hz:g} Hz comes twice")
+        self.seen.add(frequency_hz)
+        if meaning == THRESHOLD:
+            self.thresholds[frequency_hz] = level
+        elif meaning == NO_RESPONSE:
+            self.no_response[frequency_hz] = level
+
+    @property
+    def empty(self) -> bool:
+        return not self.thresholds and not self.no_response
+
+    def audiogram(self, sd_db: float, method_offset_db: float) -> Audiogram:
+        return Audiogram(self.thresholds, sd_db, method_offset_db, self.no_response)
+
+
+class Collector:
+    """Gathers what a file gives. Two audiograms of one ear at one time cannot both be right."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._items: dict[tuple[str, str, datetime | None], tuple[int, ImportedAudiogram]] = {}
+        self._torn: set[tuple[str, str, datetime | None]] = set()
+        self._rejected: list[Rejected] = []
+        self._left_out: list[Rejected] = []
+
+    def accept(self, row: int, item: ImportedAudiogram) -> None:
+        key = (item.code, item.ear, item.measured_at)
+        if key in self._items:
+            first, other = self._items[key]
+            if other.audiogram == item.audiogram:
+                self.reject(row, f"the same {item.ear} ear as in row {first}")
+            else:
+                del self._items[key]
+                self._torn.add(key)
+                self.reject(first, f"row {row} says otherwise of the same {item.ear} ear and time")
+                self.reject(row, f"row {first} says otherwise of the same {item.ear} ear and time")
+        elif key in self._torn:
+            self.reject(row, f"other rows say otherwise of the same {item.ear} ear and time")
+        else:
+            self._items[key] = (row, item)
+            self._bound()
+
+    def reject(self, row: int, reason: object) -> None:
+        self._rejected.append(Rejected(row, str(reason)))
+        self._bound()
+
+    def leave_out(self, row: int, reason: str) -> None:
+        self._left_out.append(Rejected(row, reason))
+        self._bound()
+
+    def result(self) -> References:
+        def by_row(rows: list[Rejected]) -> tuple[Rejected, ...]:
+            return tuple(sorted(rows, key=lambda rejected: rejected.row))
+
+        items = sorted(self._items.values(), key=lambda pair: pair[0])
+        return References(
+            tuple(item for _, item in items), by_row(self._rejected), by_row(self._left_out)
+        )
+
+    def _bound(self) -> None:
+        if len(self._items) + len(self._rejected) + len(self._left_out) > MAX_ITEMS:
+            raise ValueError(
+                f"{self.path} holds more than {MAX_ITEMS:,} audiograms and rejected rows: split it"
+            )
+
+
+def zone(name: object) -> ZoneInfo:
+    """A time zone by its IANA name."""
+    try:
+        if not isinstance(name, str):
+            raise ValueError
+        return ZoneInfo(name)
+    except (ValueError, OSError, KeyError):
+        raise ValueError(
+            f"timezone must be an IANA name such as Europe/Berlin, got {name!r}"
+        ) from None
+
+
+def level_db_hl(value: object) -> float:
+    """A number that can be a level."""
+    number = finite(value, "a level")
+    if not LOWEST_DB_HL <= number <= HIGHEST_DB_HL:
+        raise ValueError(
+            f"{number:g} dB HL cannot be: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL}; if it "
+            "is a code, map it"
+        )
+    return number
+
+
+def number_of(text: str) -> float:
+    """A plain decimal number; not what only a programming language takes for one."""
+    if not NUMBER.fullmatch(text.strip()):
+        raise ValueError(f"{shown(text)} is no number")
+    return float(text)
+
+
+def frequency_hz(text: str) -> float:
+    """A frequency of a cell, in Hz."""
+    if not FREQUENCY.fullmatch(text.strip()):
+        raise ValueError(f"{shown(text)} is no frequency in Hz")
+    return checked_frequency(float(text))
+
+
+def checked_frequency(value: float) -> float:
+    if not 100.0 <= value <= 20000.0:
+        raise ValueError(f"frequencies go from 100 to 20000 Hz (not kHz), got {value:g}")
+    return value
+
+
+def as_ear(text: str) -> str:
+    ears = {"l": "left", "left": "left", "r": "right", "right": "right"}
+    ear = ears.get(text.strip().casefold())
+    if ear is None:
+        raise ValueError(f"ear must be left or right, got {shown(text)}")
+    return ear
+
+
+def as_sex(text: str) -> str | None:
+    try:
+        return SEXES[text.strip().casefold()]
+    except KeyError:
+        raise ValueError(f"sex must be male, female, other or blank, got {shown(text)}") from None
+
+
+def as_birth_date(text: str) -> date | None:
+    """A birth date, or none; part of a date is no date."""
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        born = date.fromisoformat(text if len(text) == 10 else "")
+    except ValueError:
+        raise ValueError(f"birth date must be such as 1970-12-31, got {shown(text)}") from None
+    if born.year < 1880 or born > datetime.now(UTC).date():
+        raise ValueError(f"{text} cannot be a birth date")
+    return born
+
+
+def identifying(text: object, what: str) -> str:
+    """Text that names a person: short, and of characters that can be stored."""
+    if not isinstance(text, str):
+        raise ValueError(f"{what} must be text, got {type(text).__name__}")
+    clean = text.strip()
+    if not clean:
+        raise ValueError(f"{what} is missing")
+    if len(clean) > MAX_TEXT:
+        raise ValueError(f"{what} is longer than {MAX_TEXT} characters")
+    if any(ord(character) < 32 or 0xD800 <= ord(character) <= 0xDFFF for character in clean):
+        raise ValueError(f"{what} holds characters that cannot be stored: {shown(clean)}")
+    return clean
+
+
+def shown(text: object) -> str:
+    """A piece of a file, short enough for a message."""
+    words = repr(text)
+    return words if len(words) <= 60 else f"{words[:57]}..."

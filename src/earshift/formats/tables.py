@@ -1,0 +1,382 @@
+"""Visits as tidy tables, in CSV or Parquet: one row per tone, one per verdict, one per threshold.
+
+Each table knows its columns and their types, so that a file reads back as it was written. In CSV a
+missing value is an empty cell, and a text that begins like a formula gets an apostrophe, which
+`read` takes off. The table of thresholds is one that `read_references` takes.
+"""
+
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from zoneinfo import ZoneInfo
+
+from earshift.formats.files import guard, unguard, whole_folder
+from earshift.records import ExamBundle, VisitBundle
+from earshift.stimulus import Audiogram
+
+if TYPE_CHECKING:
+    pass
+
+Row = dict[str, Any]
+
+CHUNK = 50_000  # rows of a Parquet part in memory
+OLDEST = 90  # ages above count as this one: so few are as old that an age would name them
+
+_VISIT = {"person": int, "visit": int, "visit_at": datetime, "zone": str, "mode": str}
+_EXAM = {**_VISIT, "exam": int, "exam_kind": str, "ear": str}
+_PERSON = {"age_years": int, "sex": str}
+_IDENTITY = {"code": str, "name": str, "birth_date": date}
+
+TABLES: dict[str, dict[str, type]] = {
+    "tones": {
+        **_EXAM,
+        "trial": int,
+        "number": int,
+        "kind": str,
+        "frequency_hz": float,
+        "asked_db_hl": float,
+        "played_db_hl": float,
+        "heard": bool,
+        "reaction_ms": float,
+        "at": datetime,
+        "voided": bool,
+    },
+    "verdicts": {
+        **_EXAM,
+        **_PERSON,
+        "state": str,
+        "reference_exam": int,
+        "result": int,
+        "at": datetime,
+        "decision": str,
+        "p_changed": float,
+        "log_bf": float,
+        "rule": str,
+        "protocol": str,
+        "tones": int,
+        "converged": bool,
+        "catch_trials": int,
+        "false_alarms": int,
+        "reliability": str,
+        "unverified": str,
+        "words": str,
+        "shifts_json": str,
+        "thresholds_json": str,
+        "reference_thresholds_json": str,
+        "engine_version": str,
+        "trials_sha256": str,
+    },
+    "thresholds": {
+        **_EXAM,
+        **_PERSON,
+        "measured_at": datetime,
+        "conduction": str,
+        "frequency_hz": float,
+        "threshold_db_hl": float,
+        "no_response": bool,
+        "level_tried_db_hl": float,
+        "low_db_hl": float,
+        "high_db_hl": float,
+        "sd_db": float,
+        "method_offset_db": float,
+    },
+}
+# Who it was and who wrote it: only on request.
+IDENTITY: dict[str, dict[str, type]] = {
+    "tones": {**_IDENTITY, "author": str, "voided_by": str, "void_reason": str},
+    "verdicts": {**_IDENTITY, "author": str},
+    "thresholds": {**_IDENTITY, "author": str, "source": str},
+}
+
+
+class _Writer(Protocol):
+    def write(self, row: Row) -> None: ...
+
+
+def write(
+    visits: Iterable[VisitBundle], folder: Path, kind: str = "csv", *, identity: bool = False
+) -> int:
+    """Write all tables of the visits into a new folder; how many visits there were."""
+    if kind not in ("csv", "parquet"):
+        raise ValueError(f"kind must be csv or parquet, got {kind!r}")
+    if kind == "parquet":
+        _polars()  # says what is missing before anything is written
+    count = 0
+    with whole_folder(folder) as part, ExitStack() as stack:
+        writers: dict[str, _Writer] = {}
+        for name in TABLES:
+            columns = {**TABLES[name], **(IDENTITY[name] if identity else {})}
+            path = part / f"{name}.{kind}"
+            if kind == "csv":
+                file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+                writers[name] = _CsvWriter(file, columns)
+            else:
+                writers[name] = stack.enter_context(_ParquetWriter(path, columns))
+        for visit in visits:
+            for name, row in rows(visit):
+                writers[name].write(row)
+            count += 1
+    return count
+
+
+def read(path: Path | str) -> Iterator[Row]:
+    """The rows of a table that `write` wrote; the file's name says which table it is."""
+    path = Path(path)
+    if path.stem not in TABLES or path.suffix not in (".csv", ".parquet"):
+        raise ValueError(
+            f"{path.name} is none of {', '.join(f'{name}.csv' for name in TABLES)} or .parquet"
+        )
+    known = {**TABLES[path.stem], **IDENTITY[path.stem]}
+    if path.suffix == ".parquet":
+        yield from _polars().read_parquet(path).iter_rows(named=True)
+        return
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        for number, row in enumerate(csv.DictReader(file, strict=True), start=2):
+            try:
+                yield {name: _parse(cell, known[name]) for name, cell in row.items()}
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"row {number} of {path} is no row of a table: {error}") from None
+
+
+# Rows
+
+
+def rows(visit: VisitBundle) -> Iterator[tuple[str, Row]]:
+    """Every row that a visit gives, with its table's name; all columns, those of identity too."""
+    who = {
+        "age_years": age_at(visit),
+        "sex": visit.person.sex,
+        "code": visit.person.code,
+        "name": visit.person.name,
+        "birth_date": visit.person.birth_date,
+    }
+    for bundle in visit.exams:
+        where = {
+            "person": visit.person.id,
+            "visit": visit.visit.id,
+            "visit_at": visit.visit.started_at,
+            "zone": visit.visit.zone,
+            "mode": visit.visit.mode,
+            "exam": bundle.exam.id,
+            "exam_kind": bundle.exam.kind,
+            "ear": bundle.exam.ear,
+            **who,
+        }
+        for row in _tones(bundle):
+            yield "tones", {**where, **row}
+        for row in _verdicts(bundle):
+            yield "verdicts", {**where, **row}
+        for row in _thresholds(visit, bundle):
+            yield "thresholds", {**where, **row}
+
+
+def _tones(bundle: ExamBundle) -> Iterator[Row]:
+    for trial in bundle.trials:
+        yield {
+            "trial": trial.id,
+            "ear": trial.ear,
+            "number": trial.number,
+            "kind": trial.kind,
+            "frequency_hz": trial.frequency_hz,
+            "asked_db_hl": trial.asked_db_hl,
+            "played_db_hl": trial.played_db_hl,
+            "heard": trial.heard,
+            "reaction_ms": trial.reaction_ms,
+            "at": trial.at,
+            "voided": trial.voided_at is not None,
+            "author": trial.author,
+            "voided_by": trial.voided_by,
+            "void_reason": trial.void_reason,
+        }
+
+
+def _verdicts(bundle: ExamBundle) -> Iterator[Row]:
+    for result in bundle.results:
+        shown = result.shown
+        verdict = shown.get("verdict") or {}
+        yield {
+            "state": bundle.exam.state,
+            "reference_exam": bundle.exam.reference_exam_id,
+            "result": result.id,
+            "at": result.at,
+            **{
+                name: verdict.get(name)
+                for name in (
+                    *("decision", "p_changed", "log_bf", "rule", "protocol", "converged"),
+                    *("catch_trials", "false_alarms", "reliability", "unverified"),
+                )
+            },
+            "tones": verdict.get("tones", shown.get("tones")),
+            "words": shown.get("words"),
+            "shifts_json": _json(verdict.get("shifts")),
+            "thresholds_json": _json(shown.get("thresholds")),
+            "reference_thresholds_json": _json(shown.get("reference_thresholds")),
+            "engine_version": result.engine_version,
+            "trials_sha256": result.trials_sha256,
+            "author": result.author,
+        }
+
+
+def _thresholds(visit: VisitBundle, bundle: ExamBundle) -> Iterator[Row]:
+    """Measured thresholds: an imported audiogram's, or those of a full exam that was completed."""
+    exam = bundle.exam
+    common: Row = {"conduction": "air", "author": visit.visit.author, "source": exam.source}
+    if exam.kind == "audiogram":
+        audiogram = Audiogram.from_dict(exam.design)
+        common |= {
+            "measured_at": exam.measured_at,
+            "sd_db": audiogram.sd_db,
+            "method_offset_db": audiogram.method_offset_db,
+        }
+        for frequency, level in audiogram.thresholds_db_hl.items():
+            yield {
+                **common,
+                "frequency_hz": frequency,
+                "threshold_db_hl": level,
+                "no_response": False,
+            }
+        for frequency, level in audiogram.no_response_db_hl.items():
+            yield {
+                **common,
+                "frequency_hz": frequency,
+                "no_response": True,
+                "level_tried_db_hl": level,
+            }
+    elif exam.kind == "exam" and exam.state == "done" and bundle.results:
+        for one in bundle.results[-1].shown.get("thresholds") or ():
+            above = one.get("censored") == "above"
+            yield {
+                **common,
+                "measured_at": visit.visit.started_at,
+                "frequency_hz": one["frequency_hz"],
+                "threshold_db_hl": None if one.get("censored") else one["level_db_hl"],
+                "no_response": above,
+                "level_tried_db_hl": one["level_db_hl"] if above else None,
+                "low_db_hl": one.get("low_db_hl"),
+                "high_db_hl": one.get("high_db_hl"),
+            }
+
+
+def age_at(visit: VisitBundle) -> int | None:
+    """Completed years on the visit's local date; 90 stands for 90 and more."""
+    born = visit.person.birth_date
+    if born is None:
+        return None
+    at = visit.visit.started_at
+    if visit.visit.mode == "imported":
+        measured = [e.exam.measured_at for e in visit.exams if e.exam.measured_at is not None]
+        if not measured:
+            return None
+        at = measured[0]
+    day = at.astimezone(ZoneInfo(visit.visit.zone)).date()
+    years = day.year - born.year - ((day.month, day.day) < (born.month, born.day))
+    return min(max(years, 0), OLDEST)
+
+
+def _json(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, allow_nan=False)
+
+
+# Cells and files
+
+
+def _clean(value: Any, kind: type) -> Any:
+    """A value as its column's type; an empty text is a missing one, as CSV cannot tell them."""
+    if value is None or value == "":
+        return None
+    if kind is datetime:
+        return value.astimezone(UTC)
+    return kind(value) if kind is not date else value
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return guard(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, date):  # times too
+        return value.isoformat()
+    return repr(value)
+
+
+def _parse(cell: str, kind: type) -> Any:
+    if cell == "":
+        return None
+    if kind is str:
+        return unguard(cell)
+    if kind is bool:
+        return {"true": True, "false": False}[cell]
+    if kind is datetime:
+        return datetime.fromisoformat(cell)
+    return date.fromisoformat(cell) if kind is date else kind(cell)
+
+
+class _CsvWriter:
+    def __init__(self, file: TextIO, columns: Mapping[str, type]) -> None:
+        self._columns = columns
+        self._csv = csv.writer(file, lineterminator="\n")
+        self._csv.writerow(columns)
+
+    def write(self, row: Row) -> None:
+        self._csv.writerow(
+            _cell(_clean(row.get(name), kind)) for name, kind in self._columns.items()
+        )
+
+
+class _ParquetWriter:
+    """Rows go into parts of a chunk each, which are joined at the end without being read whole."""
+
+    def __init__(self, path: Path, columns: Mapping[str, type]) -> None:
+        pl = _polars()
+        kinds = {int: pl.Int64, float: pl.Float64, str: pl.String, bool: pl.Boolean}
+        self._path = path
+        self._columns = columns
+        self._schema = {
+            name: pl.Datetime("us", "UTC")
+            if kind is datetime
+            else pl.Date
+            if kind is date
+            else kinds[kind]
+            for name, kind in columns.items()
+        }
+        self._chunk: list[tuple[Any, ...]] = []
+        self._parts: list[Path] = []
+
+    def __enter__(self) -> "_ParquetWriter":
+        return self
+
+    def write(self, row: Row) -> None:
+        self._chunk.append(tuple(_clean(row.get(n), kind) for n, kind in self._columns.items()))
+        if len(self._chunk) >= CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        part = self._path.with_suffix(f".{len(self._parts)}.part")
+        frame = _polars().DataFrame(self._chunk, schema=self._schema, orient="row")
+        frame.write_parquet(part)
+        self._parts.append(part)
+        self._chunk = []
+
+    def __exit__(self, failed: object, *_: object) -> None:
+        if failed is not None:
+            return
+        self._flush()
+        _polars().scan_parquet(self._parts).sink_parquet(self._path)
+        for part in self._parts:
+            part.unlink()
+
+
+def _polars() -> "Any":
+    try:
+        import polars
+    except ImportError:
+        raise ValueError(
+            "Parquet needs the package polars: pip install 'earshift[study]', or use csv"
+        ) from None
+    return polars
