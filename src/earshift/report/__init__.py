@@ -1,0 +1,75 @@
+"""The report of a visit, one page for both ears, as HTML and as PDF.
+
+A report shows the stored results and computes none of their numbers: the same rows give the same
+page in every later version. Files are written whole or not at all.
+"""
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from earshift.records import VisitBundle
+from earshift.report.page import compose
+from earshift.report.words import ENGLISH, Words
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["ENGLISH", "Words", "render_html", "write_html", "write_pdf"]
+
+
+def render_html(bundle: VisitBundle, *, words: Words = ENGLISH) -> str:
+    """The page as one HTML document that needs nothing else: no scripts, no network."""
+    return _template().render(page=compose(bundle, words))
+
+
+def write_html(bundle: VisitBundle, path: str | Path, *, words: Words = ENGLISH) -> Path:
+    """Write the page as HTML; the folder must exist."""
+    return _write_whole(Path(path), render_html(bundle, words=words).encode())
+
+
+def write_pdf(
+    bundle: VisitBundle,
+    path: str | Path,
+    paper: str = "a4",
+    *,
+    fonts: Sequence[str | Path] = (),
+    words: Words = ENGLISH,
+) -> list[str]:
+    """Write the page as PDF on "a4" or "letter"; the folder must exist.
+
+    Gives back what a reader should know, at present the characters that no font has; the page
+    shows them by code point and says so. `fonts` are further TrueType files to look in, for names
+    in scripts that the shipped font lacks, such as Chinese or Devanagari.
+    """
+    from earshift.report.pdf import lay_out
+
+    content, warnings = lay_out(compose(bundle, words), paper, [Path(f) for f in fonts], words)
+    _write_whole(Path(path), content)
+    return warnings
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("earshift.report")
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
+    return environment.get_template("visit.html")
+
+
+def _write_whole(path: Path, content: bytes) -> Path:
+    """The file is there whole or not at all: an interrupted write leaves the old one."""
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+    return path

@@ -1,0 +1,379 @@
+"""A report's page on paper, by fpdf2 with an embedded font; no program or font of the system.
+
+The two ears stand side by side. Whatever stands on the page is a column of pieces: lines, rows, a
+picture. A column that has no room left moves to the next page whole, and one that is longer than a
+page goes on there. The fixed sentences stand at the foot of every page.
+"""
+
+import logging
+import unicodedata
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from pathlib import Path
+
+from fpdf import FPDF
+from fpdf.fonts import TTFFont
+
+from earshift.report.audiogram import Circle, Drawing, Fill, Label, Stroke
+from earshift.report.page import Fact, Page, Section, T, Table, code_point, map_text
+from earshift.report.words import Words
+
+PAPERS = ("a4", "letter")
+MARGIN, GUTTER = 10.0, 6.0  # mm
+INDENT = 2.5  # of text with a bar beside it
+LABEL = 21.0  # width of the names of facts
+POINT = 25.4 / 72  # mm
+TOTAL = "\ue000"  # stands for the number of pages; private characters never get into a `Page`
+INK, SHADE = "#000000", "#e4e4e4"
+
+
+@dataclass(frozen=True)
+class Style:
+    size: float  # points
+    bold: bool = False
+
+    @property
+    def line(self) -> float:
+        return self.size * POINT * 1.25
+
+
+BODY, STRONG, SMALL, CELL = Style(7.5), Style(7.5, bold=True), Style(5.2), Style(7.0)
+HEADING, TITLE, VERDICT, BANNER = (Style(size, bold=True) for size in (9.5, 14.0, 13.0, 24.0))
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Something that is not cut: its height in mm, and how to draw it at (x, y)."""
+
+    height: float
+    draw: Callable[[float, float], None]
+
+
+Column = list[Piece]
+
+
+def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tuple[bytes, list[str]]:
+    """The PDF's bytes, and what its reader should be told."""
+    if paper not in PAPERS:
+        raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
+    font = _Font(fonts)
+    page, words = font.covered(page), font.covered(words)
+    warnings = [words.code_points.format(points=" ".join(font.lacking))] if font.lacking else []
+    sheet = _Sheet(paper, font, page, words, warnings)
+    for columns in sheet.opening():
+        sheet.place(columns)
+    for number, (right, left) in enumerate(page.rounds):
+        if number:
+            sheet.turn()
+        for pair in zip(sheet.section(right), sheet.section(left), strict=True):
+            sheet.place(pair)
+    for line in sheet.closing():
+        sheet.place([[line]])
+    return sheet.finished(), warnings
+
+
+class _Font:
+    """The fonts of a page, and what they cannot show."""
+
+    def __init__(self, given: Sequence[Path]) -> None:
+        import matplotlib as mpl  # ships DejaVu Sans with its licence
+
+        shipped = Path(mpl.get_data_path()) / "fonts" / "ttf"
+        self.files = [("report", "", shipped / "DejaVuSans.ttf")]
+        self.files += [("report", "B", shipped / "DejaVuSans-Bold.ttf")]
+        self.given = [f"given{number}" for number in range(len(given))]
+        self.files += [(name, "", path) for name, path in zip(self.given, given, strict=True)]
+        known = FPDF()
+        self.add_to(known)
+        has = {n: set(f.cmap) for n, f in known.fonts.items() if isinstance(f, TTFFont)}
+        self._characters = (has["report"] & has["reportB"]).union(*(has[g] for g in self.given))
+        self.lacking: dict[str, None] = {}  # code points, in order
+
+    def add_to(self, pdf: FPDF) -> None:
+        for family, style, path in self.files:
+            try:
+                pdf.add_font(family, style, path)
+            except Exception as error:  # a damaged font fails in as many ways as it has tables
+                raise ValueError(f"{path} must be a TrueType font file: {error!r}") from None
+        pdf.set_fallback_fonts(self.given, exact_match=False)
+
+    def covered(self, texts: T) -> T:
+        """The same with every character that no font has as its code point."""
+        return map_text(texts, self._cover)
+
+    def _cover(self, text: str) -> str:
+        shown = []
+        for character in unicodedata.normalize("NFC", text):
+            if ord(character) not in self._characters and character not in "\n":
+                self.lacking[f"U+{ord(character):04X}"] = None
+                character = code_point(character)
+            shown.append(character)
+        return "".join(shown)
+
+
+class _Sheet:
+    """Paper with the report's head and foot, and a place that moves down."""
+
+    def __init__(
+        self, paper: str, font: _Font, page: Page, words: Words, warnings: Sequence[str]
+    ) -> None:
+        self.pdf = FPDF(unit="mm", format=paper)
+        self.pdf.set_margin(MARGIN)
+        self.pdf.set_auto_page_break(False)
+        self.pdf.c_margin = 0.0
+        self.pdf.alias_nb_pages(TOTAL)
+        self.pdf.set_title(page.title)
+        self.pdf.set_lang(page.language)
+        self.pdf.set_creation_date(page.stored_at)
+        # It tells of every table of a font that stays out of the file, which concerns nobody.
+        logging.getLogger("fontTools.subset").setLevel(logging.ERROR)
+        font.add_to(self.pdf)
+        self.page, self.words = page, words
+        self.width = self.pdf.epw
+        self.half = (self.width - GUTTER) / 2
+        self.pdf.add_page()  # text can only be measured on a page
+        self.foot = [
+            *self._lines(" ".join(page.sentences), STRONG, self.width),
+            *(line for text in warnings for line in self._lines(text, BODY, self.width)),
+        ]
+        self.bottom = self.pdf.h - MARGIN - _height(self.foot) - 2.0 - BODY.line
+        self._furnish()
+
+    def turn(self) -> None:
+        """Go on at the top of a new page."""
+        self.pdf.add_page()
+        self._furnish()
+
+    def _furnish(self) -> None:
+        """Head and foot of a page."""
+        head: Column = []
+        if self.page.banner:
+            head += self._lines(self.page.banner, BANNER, self.width, centred=True)
+            head += self._lines(self.page.banner_means, STRONG, self.width, centred=True)
+        if self.pdf.page_no() > 1:
+            head += self._lines(self.page.continued, STRONG, self.width)
+        self._draw(head, MARGIN, MARGIN)
+        y = self.bottom + 1.5
+        self._rule(MARGIN, y, self.width, 0.4)
+        self._draw(self.foot, MARGIN, y + 0.5)
+        number = self.words.page_number.format(page=self.pdf.page_no(), pages=TOTAL)
+        self._write(MARGIN, y + 0.5 + _height(self.foot), self.width, number, BODY, "R")
+        self.top = self.y = MARGIN + _height(head) + 1.0
+
+    def finished(self) -> bytes:
+        return bytes(self.pdf.output())
+
+    def place(self, columns: Sequence[Column]) -> None:
+        """Columns side by side at the present place, which then moves below them."""
+        height = max(map(_height, columns))
+        if height > self.bottom - self.top:
+            for row in zip_longest(*columns):
+                self.place([[piece] if piece else [] for piece in row])
+            return
+        if self.y + height > self.bottom:
+            self.turn()
+        for number, column in enumerate(columns):
+            self._draw(column, MARGIN + number * (self.half + GUTTER), self.y)
+        self.y += height
+
+    def _draw(self, column: Column, x: float, y: float) -> None:
+        for piece in column:
+            piece.draw(x, y)
+            y += piece.height
+
+    # What stands on the page
+
+    def opening(self) -> list[list[Column]]:
+        page = self.page
+        person = [*self._heading(page.person_heading), *self._facts(page.person)]
+        visit = [*self._heading(page.visit_heading), *self._facts(page.visit)]
+        cautions = [line for text in page.cautions for line in self._caution(text, self.width)]
+        return [[self._lines(page.heading, TITLE, self.width)], [person, visit], [cautions]]
+
+    def section(self, section: Section) -> list[Column]:
+        """One ear, always as many columns, so that both ears' stand level."""
+        bar = 1.6 if section.alarming else 0.5
+        shade = section.alarming
+        verdict = [
+            *self._lines(section.headline, VERDICT, self.half, bar=bar, shade=shade),
+            *self._lines(section.words, BODY, self.half, bar=bar, shade=shade),
+            _space(1.0),
+        ]
+        return [
+            self._heading(section.heading),
+            verdict,
+            [line for text in section.cautions for line in self._caution(text, self.half)],
+            [self._picture(section.picture)] if section.picture else [],
+            self._table(section.table) if section.table else [],
+            [_space(1.0), *self._facts(section.facts)],
+            self._lines(section.small_print, SMALL, self.half),
+        ]
+
+    def closing(self) -> Column:
+        page = self.page
+        lines = [_space(0.8), *self._lines(page.legend, SMALL, self.width)]
+        if page.notes:
+            lines += self._heading(page.notes_heading, self.width)
+        for note in page.notes:
+            lines += self._lines(note.about, STRONG, self.width)
+            lines += self._lines(note.text, BODY, self.width)
+        return lines
+
+    def _heading(self, text: str, width: float | None = None) -> Column:
+        width = width or self.half
+        rule = Piece(1.0, lambda x, y: self._rule(x, y + 0.3, width, 0.2))
+        return [_space(1.2), *self._lines(text, HEADING, width), rule]
+
+    def _facts(self, facts: Sequence[Fact]) -> Column:
+        column: Column = []
+        for fact in facts:
+            names = self._lines(fact.label, BODY, LABEL - 1.0)
+            values = self._lines(fact.value, BODY, self.half - LABEL)
+            for name, value in zip_longest(names, values):
+                column.append(_beside(name, value))
+        return column
+
+    def _caution(self, text: str, width: float) -> Column:
+        return [*self._lines(text, STRONG, width, bar=0.8), _space(0.8)]
+
+    def _table(self, table: Table) -> Column:
+        last = self.half - 14.0
+        widths = [14.0, 40.0]
+        if len(table.columns) > 2:
+            widths = [14.0, 0.29 * last, 0.29 * last, 0.42 * last]
+        title, row_height = self._lines(table.title, STRONG, self.half), CELL.line + 0.2
+
+        def row(cells: Sequence[str], style: Style, rule: float) -> Piece:
+            def draw(x: float, y: float) -> None:
+                self._rule(x, y + row_height - 0.1, sum(widths), rule)
+                for cell, width in zip(cells, widths, strict=True):
+                    self._write(x, y, width, cell, style, "R")
+                    x += width
+
+            return Piece(row_height, draw)
+
+        return [
+            _space(0.5),
+            *title,
+            row(table.columns, Style(CELL.size, bold=True), 0.25),
+            *(row(cells, CELL, 0.08) for cells in table.rows),
+            *(line for text in table.key for line in self._lines(text, SMALL, self.half)),
+        ]
+
+    def _picture(self, drawing: Drawing) -> Piece:
+        scale = min(1.0, self.half / drawing.width)
+
+        def draw(x: float, y: float) -> None:
+            def at(point: tuple[float, float]) -> tuple[float, float]:
+                return x + scale * point[0], y + scale * point[1]
+
+            for mark in drawing.marks:
+                if isinstance(mark, Fill):
+                    self.pdf.set_fill_color(mark.colour)
+                    self.pdf.polygon([at(point) for point in mark.points], style="F")
+                elif isinstance(mark, Label):
+                    self._label(*at(mark.at), mark, scale)
+                else:
+                    self.pdf.set_draw_color(mark.colour)
+                    self.pdf.set_line_width(scale * mark.width)
+                    self._outline(mark, at, scale)
+
+        return Piece(scale * drawing.height, draw)
+
+    def _outline(
+        self,
+        mark: Stroke | Circle,
+        at: Callable[[tuple[float, float]], tuple[float, float]],
+        scale: float,
+    ) -> None:
+        if isinstance(mark, Circle):
+            (x, y), radius = at(mark.centre), scale * mark.radius
+            self.pdf.ellipse(x - radius, y - radius, 2 * radius, 2 * radius, style="D")
+            return
+        if mark.dashed:
+            self.pdf.set_dash_pattern(dash=1.0, gap=0.8)
+        self.pdf.polyline([at(point) for point in mark.points])
+        self.pdf.set_dash_pattern()
+
+    def _label(self, x: float, y: float, label: Label, scale: float) -> None:
+        size = scale * label.size
+        self.pdf.set_font("report", size=size / POINT)
+        width = self.pdf.get_string_width(label.text)
+        self.pdf.text(x - width * (0.5 if label.centred else 1.0), y + 0.36 * size, label.text)
+
+    # Lines of text
+
+    def _lines(
+        self,
+        text: str,
+        style: Style,
+        width: float,
+        *,
+        centred: bool = False,
+        bar: float = 0.0,
+        shade: bool = False,
+    ) -> Column:
+        """A text broken into lines, each a piece; with a bar of that width beside it if asked."""
+        if not text:
+            return []
+        indent = INDENT if bar else 0.0
+        self._prepare(text, style)
+        broken = self.pdf.multi_cell(
+            width - indent, style.line, text, align="L", dry_run=True, output="LINES"
+        )
+
+        def line(words: str) -> Piece:
+            def draw(x: float, y: float) -> None:
+                if shade:
+                    self.pdf.set_fill_color(SHADE)
+                    self.pdf.rect(x, y, width, style.line + 0.05, style="F")
+                if bar:
+                    self.pdf.set_fill_color(INK)
+                    self.pdf.rect(x, y, bar, style.line + 0.05, style="F")
+                self._write(x + indent, y, width - indent, words, style, "C" if centred else "L")
+
+            return Piece(style.line, draw)
+
+        assert isinstance(broken, list)
+        return [line(str(words)) for words in broken]
+
+    def _write(self, x: float, y: float, width: float, text: str, style: Style, align: str) -> None:
+        self._prepare(text, style)
+        self.pdf.set_xy(x, y)
+        self.pdf.cell(width, style.line, text, align=align)
+
+    def _prepare(self, text: str, style: Style) -> None:
+        self.pdf.set_font("report", style="B" if style.bold else "", size=style.size)
+        # Letters that join, combine or run to the left; others need no shaping.
+        self.pdf.set_text_shaping(
+            any(
+                unicodedata.bidirectional(c) in ("R", "AL", "NSM") or c in "\u200c\u200d"
+                for c in text
+            )
+        )
+
+    def _rule(self, x: float, y: float, width: float, thickness: float) -> None:
+        self.pdf.set_draw_color(INK)
+        self.pdf.set_line_width(thickness)
+        self.pdf.line(x, y, x + width, y)
+
+
+def _height(column: Column) -> float:
+    return sum(piece.height for piece in column)
+
+
+def _space(height: float) -> Piece:
+    return Piece(height, lambda x, y: None)
+
+
+def _beside(name: Piece | None, value: Piece | None) -> Piece:
+    """The name of a fact and its value on one line."""
+
+    def draw(x: float, y: float) -> None:
+        if name:
+            name.draw(x, y)
+        if value:
+            value.draw(x + LABEL, y)
+
+    return Piece(max(piece.height for piece in (name, value) if piece), draw)

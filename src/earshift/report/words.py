@@ -1,0 +1,214 @@
+"""Every word of a report that is not stored with the result.
+
+A translation is another `Words`; nothing else of the report holds a sentence. What was stored (the
+verdict's sentence, a rule's text, notes) is shown as stored. Names in braces are filled in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Words:
+    """English, unless another language is given field by field."""
+
+    language: str = "en"
+
+    title: str = "Hearing report, visit {visit}"
+    heading: str = "Hearing report"
+    simulated: str = "SIMULATED"
+    simulated_means: str = "No person was tested. The answers come from a computer model."
+    continued: str = "{heading}, visit {visit}, person {person}, continued"
+    page_number: str = "page {page} of {pages}"
+    shortened: str = "{text} … ({count} more characters are in the records)"
+    not_recorded: str = "not recorded"
+    code_points: str = (
+        "The font of this page lacks some characters; they are shown by code point: {points}"
+    )
+
+    # The person and the visit
+    person_section: str = "Person"
+    visit_section: str = "Visit"
+    name: str = "Name"
+    code: str = "Code"
+    born: str = "Born"
+    born_and_age: str = "{born} (age {age} at the visit)"
+    born_later: str = "{born} (after the visit: check the record)"
+    sex: str = "Sex"
+    person_id: str = "Person"
+    erased: str = "erased on {day}"
+    visit_id: str = "Visit"
+    date: str = "Date"
+    moment: str = "{day} {time} ({zone}, UTC{offset})"
+    moment_in_utc: str = "{day} {time} UTC (the zone {zone} is not known here)"
+    mode: str = "Mode"
+    modes: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "supervised": "supervised",
+            "self": "self-test, unsupervised",
+            "simulated": "SIMULATED",
+            "imported": "imported",
+        }
+    )
+    examiner: str = "Examiner"
+    device: str = "Device"
+    serial: str = "serial {serial}"
+    transducer: str = "{transducer} earphones"
+    transducer_unknown: str = "transducer unknown"
+    checklist: str = "Checklist"
+    yes: str = "yes"
+    no: str = "no"
+
+    # Calibration
+    calibration: str = "Calibration"
+    calibration_states: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "calibrated": "calibrated",
+            "expired": "EXPIRED",
+            "biological": "biological check only",
+            "none": "NONE",
+            "unknown reference": "UNKNOWN REFERENCE",
+        }
+    )
+    calibration_details: str = "{kind}, {laboratory}, {done}, due {due}"
+    calibration_coupler: str = "coupler {coupler}"
+    calibration_simulated: str = "none: simulated"
+    calibration_warnings: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "expired": "The calibration had expired: the levels may be wrong.",
+            "biological": "The levels were checked by ear only, not measured.",
+            "none": "No calibration: the levels are not dB HL. Only comparisons with the same "
+            "device, earphones and volume mean anything.",
+            "unknown reference": "The calibration does not say against what it was measured: the "
+            "levels are not dB HL.",
+        }
+    )
+
+    # One ear
+    ears: Mapping[str, str] = field(
+        default_factory=lambda: {"right": "Right ear", "left": "Left ear"}
+    )
+    kinds: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "screen": "screen for change",
+            "exam": "exam",
+            "audiogram": "audiogram from elsewhere",
+        }
+    )
+    section: str = "{ear}: {kind}"
+    not_tested: str = "Not tested"
+    not_tested_means: str = "Nothing is known about this ear from this visit."
+    no_result: str = "No result"
+    no_result_states: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "open": "The {kind} is not finished.",
+            "paused": "The {kind} is paused.",
+            "abandoned": "The {kind} was abandoned.",
+            "done": "The {kind} is finished, but no result was stored.",
+        }
+    )
+    decisions: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "changed": "Changed",
+            "unchanged": "Unchanged",
+            "inconclusive": "Inconclusive: retest",
+            "not determinable": "Not determinable",
+        }
+    )
+    unknown_decision: str = "{decision} (not known to this version)"
+    exam_done: str = "Thresholds"
+    exam_done_means: str = "Model estimates with 95 % intervals."
+    exam_not_done_means: str = "The exam was not completed. Model estimates with 95 % intervals."
+    audiogram_means: str = "Copied from another source, not measured by earshift."
+
+    rule: str = "Rule"
+    rule_text: str = "{name}: {text} ({source})"
+    no_rule: str = "none: any change from the reference counts ({protocol})"
+    reference: str = "Reference"
+    reference_exam: str = "{kind} {id}"
+    reference_norm: str = "population norm"
+    p_rule: str = "P(rule met)"
+    p_change: str = "P(changed)"
+    tones: str = "Tones"
+    tones_answered: str = "{tones} answered"
+    tones_practice: str = "{tones} answered, {practice} for practice"
+    catch_trials: str = "Silent trials"
+    false_alarms: str = '{alarms} of {trials} "heard" (false alarms)'
+    no_catch_trials: str = "none given"
+    reliability: str = "Reliability"
+    reliabilities: Mapping[str, str] = field(
+        default_factory=lambda: {"good": "good", "fair": "fair", "poor": "POOR"}
+    )
+    measured: str = "Measured"
+    source: str = "Source"
+
+    # Cautions
+    retest: str = (
+        "Not confirmed until an immediate retest of this ear shows the same shift at the same "
+        "frequency."
+    )
+    unverified: str = "RULE NOT VERIFIED. {text}"
+    not_settled: str = "The numerical fit did not settle: treat the numbers with care."
+    poor_reliability: str = "The answers were not reliable: repeat the test."
+    earlier_results: str = "Earlier results of this {kind} exist: {count}. The newest is shown."
+    voided: str = "Answers taken back, which count for nothing: {count}."
+    answers_since: str = (
+        "Since this result the answers have changed ({then} tones then, {now} now): it does not "
+        "count the difference."
+    )
+    other_engine: str = "Begun with earshift {begun}, this result made with {made}."
+    reference_other_ear: str = "The reference is of the other ear: do not compare."
+
+    # The table and the picture
+    table_title: str = "{ear}: hearing levels in dB HL, with 95 % intervals"
+    table_title_audiogram: str = "{ear}: hearing levels in dB HL"
+    frequency: str = "Hz"
+    column_reference: str = "Reference"
+    column_now: str = "Now"
+    column_threshold: str = "Threshold"
+    column_shift: str = "Shift (dB)"
+    column_shift_if_changed: str = "Shift if changed (dB)"
+    with_interval: str = "{value} ({low} to {high})"
+    beyond: str = "> {value}"
+    below: str = "< {value}"
+    no_response: str = "no response at {value}"
+    evidence_mark: str = "◆"
+    evidence_key: str = "◆ carries the evidence for the decision"
+    unsaid_mark: str = "‡"
+    unsaid_key: str = "‡ the rule is not determinable here"
+    censored_mark: str = "†"
+    censored_key: str = "† a threshold lies outside the range of levels: the size is a guess"
+    picture: str = "{ear}: audiogram"
+    picture_now: str = "Now, in dB HL: {points}."
+    picture_reference: str = "Reference: {points}."
+    picture_point: str = "{frequency} Hz {level}"
+    picture_same: str = "The table has the same numbers."
+    axis_frequency: str = "frequency (Hz)"
+    axis_level: str = "dB HL"
+    legend: str = (
+        "○ right ear, × left ear. Grey dashed: reference. Shaded: 95 % interval. "
+        "▲ tone heard, ▽ not heard. Arrow ↙ ↘: no response up to that level."
+    )
+
+    # Small print
+    result_line: str = "Result {id}, {moment}, by {author}. earshift {version}. Seed {seed}."
+    exam_line: str = "{kind} {id}, earshift {version}. Seed {seed}."
+    hash_line: str = "Trials {digest}."
+    settings_line: str = "Settings: {settings}."
+    limits_line: str = "Level limits: {limits}."
+    no_limits: str = "Level limits: none."
+
+    notes: str = "Notes"
+    note_about: str = "{moment}, {author}"
+    note_about_ear: str = "{moment}, {author}, {ear}"
+
+    # Always there
+    screening: str = "Screening result, not a diagnostic audiogram."
+    not_osha: str = "Not an audiogram under 29 CFR 1910.95(h)."
+    see_a_doctor: str = (
+        "Sudden or one-sided loss, pain, discharge or dizziness: see a doctor today, whatever "
+        "this says."
+    )
+
+
+ENGLISH = Words()
