@@ -15,7 +15,7 @@ from earshift.report.words import Words
 
 Point = tuple[float, float]
 
-OCTAVE_MM = 10.0
+OCTAVE_MM = 10.5
 DB_MM = OCTAVE_MM / 20.0
 OCTAVES_HZ = (125.0, 250.0, 500.0, 1000.0, 2000.0, 4000.0, 8000.0, 16000.0)
 BETWEEN_HZ = (750.0, 1500.0, 3000.0, 6000.0, 12000.0)

@@ -14,7 +14,16 @@ from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from earshift import calibration
-from earshift.records import EARS, ExamBundle, Note, Person, ResultRecord, TrialRecord, VisitBundle
+from earshift.records import (
+    EARS,
+    ExamBundle,
+    Note,
+    Person,
+    ResultRecord,
+    TrialRecord,
+    Visit,
+    VisitBundle,
+)
 from earshift.report.audiogram import Drawing, Played, Reading, draw
 from earshift.report.words import Words
 
@@ -102,7 +111,7 @@ def compose(bundle: VisitBundle, words: Words) -> Page:
         continued=words.continued.format(heading=words.heading, visit=visit.id, person=person.id),
         person_heading=words.person_section,
         visit_heading=words.visit_section,
-        person=_person_facts(person, _local(visit.started_at, visit.zone)[0].date(), words),
+        person=_person_facts(person, bundle.visit, words),
         visit=_visit_facts(bundle, words),
         rounds=tuple(
             (right or _untested("right", words), left or _untested("left", words))
@@ -176,13 +185,13 @@ def map_text(value: T, change: Callable[[str], str]) -> T:
 # The person and the visit ------------------------------------------------------------------------
 
 
-def _person_facts(person: Person, on: date, words: Words) -> tuple[Fact, ...]:
+def _person_facts(person: Person, visit: Visit, words: Words) -> tuple[Fact, ...]:
     if person.erased_at is not None:
-        erased = words.erased.format(day=person.erased_at.astimezone(UTC).date().isoformat())
+        erased = words.erased.format(day=_day(person.erased_at, visit.zone).isoformat())
         return Fact(words.name, erased), Fact(words.person_id, str(person.id))
     given = (
         (words.name, person.name),
-        (words.born, _born(person.birth_date, on, words)),
+        (words.born, _born(person.birth_date, _day(visit.started_at, visit.zone), words)),
         (words.sex, person.sex),
         (words.code, person.code),
         (words.person_id, str(person.id)),
@@ -239,7 +248,7 @@ def _device(bundle: VisitBundle, words: Words) -> str:
 
 def _calibration_state(bundle: VisitBundle) -> str:
     visit = bundle.visit
-    on = _local(visit.started_at, visit.zone)[0].date()
+    on = _day(visit.started_at, visit.zone)
     return calibration.state(bundle.device, bundle.calibration, on)
 
 
@@ -364,7 +373,7 @@ def _section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
 def _audiogram_section(
     section: Section, bundle: ExamBundle, visit: VisitBundle, words: Words
 ) -> Section:
-    exam = bundle.exam
+    exam, section_kind = bundle.exam, words.kinds["audiogram"]
     heard = _pairs(exam.design.get("thresholds_db_hl"))
     missed = _pairs(exam.design.get("no_response_db_hl"))
     now = [Reading(f, level) for f, level in heard]
@@ -393,8 +402,8 @@ def _audiogram_section(
             tuple(rows),
         ),
         picture=_picture(exam.ear, now, [], [], words),
-        small_print=words.exam_line.format(
-            kind=words.kinds[exam.kind], id=exam.id, version=exam.engine_version, seed="-"
+        small_print=words.audiogram_line.format(
+            kind=section_kind, id=exam.id, version=exam.engine_version
         ),
     )
 
@@ -455,7 +464,7 @@ def _reference(bundle: ExamBundle, zone: str, words: Words) -> str:
     kind = words.kinds.get(known.kind, known.kind)
     parts = [words.reference_exam.format(kind=kind, id=known.id)]
     if known.measured_at is not None:
-        parts.append(_local(known.measured_at, zone)[0].date().isoformat())
+        parts.append(_day(known.measured_at, zone).isoformat())
     if known.source:
         parts.append(known.source)
     return _fact(", ".join(parts), words)
@@ -649,11 +658,15 @@ def _level(reading: Reading | None, words: Words) -> str:
     if reading is None:
         return _MISSING
     value = _db(reading.level_db_hl)
+    low, high = _db(reading.low_db_hl), _db(reading.high_db_hl)
+    # An end of the interval that was cut with the estimate says nothing.
     if reading.no_response:
-        value = words.beyond.format(value=value)
-    if reading.better:
-        value = words.below.format(value=value)
-    return _interval(value, _db(reading.low_db_hl), _db(reading.high_db_hl), words)
+        text = words.beyond if low in (value, _MISSING) else words.beyond_from
+    elif reading.better:
+        text = words.below if high in (value, _MISSING) else words.below_to
+    else:
+        return _interval(value, low, high, words)
+    return text.format(value=value, low=low, high=high)
 
 
 def _interval(value: str, low: str, high: str, words: Words) -> str:
@@ -755,6 +768,10 @@ def _local(at: datetime, zone: str) -> tuple[datetime, bool]:
         return at.astimezone(ZoneInfo(zone)), True
     except (ZoneInfoNotFoundError, ValueError, OSError):
         return at.astimezone(UTC), False
+
+
+def _day(at: datetime, zone: str) -> date:
+    return _local(at, zone)[0].date()
 
 
 def _when(at: datetime | None, zone: str, words: Words) -> str:

@@ -22,6 +22,7 @@ from earshift.report.words import Words
 PAPERS = ("a4", "letter")
 MARGIN, GUTTER = 10.0, 6.0  # mm
 INDENT = 2.5  # of text with a bar beside it
+SMALLEST_PICTURE = 0.8  # of its own size, before a page has to be turned
 LABEL = 21.0  # width of the names of facts
 POINT = 25.4 / 72  # mm
 TOTAL = "\ue000"  # stands for the number of pages; private characters never get into a `Page`
@@ -38,8 +39,9 @@ class Style:
         return self.size * POINT * 1.25
 
 
-BODY, STRONG, SMALL, CELL = Style(7.5), Style(7.5, bold=True), Style(5.2), Style(7.0)
-HEADING, TITLE, VERDICT, BANNER = (Style(size, bold=True) for size in (9.5, 14.0, 13.0, 24.0))
+BODY, STRONG, CELL = Style(7.5), Style(7.5, bold=True), Style(7.2)
+KEY, SMALL = Style(6.3), Style(5.4)
+HEADING, TITLE, VERDICT, BANNER = (Style(size, bold=True) for size in (9.5, 14.0, 13.0, 22.0))
 
 
 @dataclass(frozen=True)
@@ -57,16 +59,17 @@ def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tupl
     """The PDF's bytes, and what its reader should be told."""
     if paper not in PAPERS:
         raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
-    font = _Font(fonts)
+    pdf = FPDF(unit="mm", format=paper)
+    font = _Font(pdf, fonts)
     page, words = font.covered(page), font.covered(words)
     warnings = [words.code_points.format(points=" ".join(font.lacking))] if font.lacking else []
-    sheet = _Sheet(paper, font, page, words, warnings)
+    sheet = _Sheet(pdf, page, words, warnings)
     for columns in sheet.opening():
         sheet.place(columns)
-    for number, (right, left) in enumerate(page.rounds):
+    for number, sections in enumerate(page.rounds):
         if number:
             sheet.turn()
-        for pair in zip(sheet.section(right), sheet.section(left), strict=True):
+        for pair in sheet.ears(sections):
             sheet.place(pair)
     for line in sheet.closing():
         sheet.place([[line]])
@@ -76,27 +79,24 @@ def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tupl
 class _Font:
     """The fonts of a page, and what they cannot show."""
 
-    def __init__(self, given: Sequence[Path]) -> None:
+    def __init__(self, pdf: FPDF, given: Sequence[Path]) -> None:
         import matplotlib as mpl  # ships DejaVu Sans with its licence
 
+        # It tells of every table of a font that stays out of the file, which concerns nobody.
+        logging.getLogger("fontTools.subset").setLevel(logging.ERROR)
         shipped = Path(mpl.get_data_path()) / "fonts" / "ttf"
-        self.files = [("report", "", shipped / "DejaVuSans.ttf")]
-        self.files += [("report", "B", shipped / "DejaVuSans-Bold.ttf")]
-        self.given = [f"given{number}" for number in range(len(given))]
-        self.files += [(name, "", path) for name, path in zip(self.given, given, strict=True)]
-        known = FPDF()
-        self.add_to(known)
-        has = {n: set(f.cmap) for n, f in known.fonts.items() if isinstance(f, TTFFont)}
-        self._characters = (has["report"] & has["reportB"]).union(*(has[g] for g in self.given))
-        self.lacking: dict[str, None] = {}  # code points, in order
-
-    def add_to(self, pdf: FPDF) -> None:
-        for family, style, path in self.files:
+        pdf.add_font("report", "", shipped / "DejaVuSans.ttf")
+        pdf.add_font("report", "B", shipped / "DejaVuSans-Bold.ttf")
+        others = [f"given{number}" for number in range(len(given))]
+        for name, path in zip(others, given, strict=True):
             try:
-                pdf.add_font(family, style, path)
+                pdf.add_font(name, "", path)
             except Exception as error:  # a damaged font fails in as many ways as it has tables
                 raise ValueError(f"{path} must be a TrueType font file: {error!r}") from None
-        pdf.set_fallback_fonts(self.given, exact_match=False)
+        pdf.set_fallback_fonts(others, exact_match=False)
+        has = {name: set(f.cmap) for name, f in pdf.fonts.items() if isinstance(f, TTFFont)}
+        self._characters = (has["report"] & has["reportB"]).union(*(has[name] for name in others))
+        self.lacking: dict[str, None] = {}  # code points, in order
 
     def covered(self, texts: T) -> T:
         """The same with every character that no font has as its code point."""
@@ -115,10 +115,8 @@ class _Font:
 class _Sheet:
     """Paper with the report's head and foot, and a place that moves down."""
 
-    def __init__(
-        self, paper: str, font: _Font, page: Page, words: Words, warnings: Sequence[str]
-    ) -> None:
-        self.pdf = FPDF(unit="mm", format=paper)
+    def __init__(self, pdf: FPDF, page: Page, words: Words, warnings: Sequence[str]) -> None:
+        self.pdf = pdf
         self.pdf.set_margin(MARGIN)
         self.pdf.set_auto_page_break(False)
         self.pdf.c_margin = 0.0
@@ -126,9 +124,6 @@ class _Sheet:
         self.pdf.set_title(page.title)
         self.pdf.set_lang(page.language)
         self.pdf.set_creation_date(page.stored_at)
-        # It tells of every table of a font that stays out of the file, which concerns nobody.
-        logging.getLogger("fontTools.subset").setLevel(logging.ERROR)
-        font.add_to(self.pdf)
         self.page, self.words = page, words
         self.width = self.pdf.epw
         self.half = (self.width - GUTTER) / 2
@@ -189,9 +184,20 @@ class _Sheet:
         person = [*self._heading(page.person_heading), *self._facts(page.person)]
         visit = [*self._heading(page.visit_heading), *self._facts(page.visit)]
         cautions = [line for text in page.cautions for line in self._caution(text, self.width)]
+        cautions = [_space(1.0), *cautions]
         return [[self._lines(page.heading, TITLE, self.width)], [person, visit], [cautions]]
 
-    def section(self, section: Section) -> list[Column]:
+    def ears(self, sections: Sequence[Section]) -> list[tuple[Column, ...]]:
+        """Both ears' columns, with pictures that are smaller when the page would be too short."""
+        for scale in (1.0, 0.95, 0.9, 0.85, SMALLEST_PICTURE):
+            columns = [self._section(section, scale) for section in sections]
+            pairs = list(zip(*columns, strict=True))
+            height = sum(max(map(_height, pair)) for pair in pairs)
+            if self.y + height + _height(self._legend()) <= self.bottom:
+                break
+        return pairs
+
+    def _section(self, section: Section, scale: float) -> list[Column]:
         """One ear, always as many columns, so that both ears' stand level."""
         bar = 1.6 if section.alarming else 0.5
         shade = section.alarming
@@ -204,7 +210,7 @@ class _Sheet:
             self._heading(section.heading),
             verdict,
             [line for text in section.cautions for line in self._caution(text, self.half)],
-            [self._picture(section.picture)] if section.picture else [],
+            [self._picture(section.picture, scale)] if section.picture else [],
             self._table(section.table) if section.table else [],
             [_space(1.0), *self._facts(section.facts)],
             self._lines(section.small_print, SMALL, self.half),
@@ -212,13 +218,16 @@ class _Sheet:
 
     def closing(self) -> Column:
         page = self.page
-        lines = [_space(0.8), *self._lines(page.legend, SMALL, self.width)]
+        lines = self._legend()
         if page.notes:
             lines += self._heading(page.notes_heading, self.width)
         for note in page.notes:
             lines += self._lines(note.about, STRONG, self.width)
             lines += self._lines(note.text, BODY, self.width)
         return lines
+
+    def _legend(self) -> Column:
+        return [_space(0.8), *self._lines(self.page.legend, KEY, self.width)]
 
     def _heading(self, text: str, width: float | None = None) -> Column:
         width = width or self.half
@@ -238,10 +247,10 @@ class _Sheet:
         return [*self._lines(text, STRONG, width, bar=0.8), _space(0.8)]
 
     def _table(self, table: Table) -> Column:
-        last = self.half - 14.0
-        widths = [14.0, 40.0]
+        rest = self.half - 13.0
+        widths = [13.0, 40.0]
         if len(table.columns) > 2:
-            widths = [14.0, 0.29 * last, 0.29 * last, 0.42 * last]
+            widths = [13.0, 0.27 * rest, 0.34 * rest, 0.39 * rest]
         title, row_height = self._lines(table.title, STRONG, self.half), CELL.line + 0.2
 
         def row(cells: Sequence[str], style: Style, rule: float) -> Piece:
@@ -258,11 +267,11 @@ class _Sheet:
             *title,
             row(table.columns, Style(CELL.size, bold=True), 0.25),
             *(row(cells, CELL, 0.08) for cells in table.rows),
-            *(line for text in table.key for line in self._lines(text, SMALL, self.half)),
+            *(line for text in table.key for line in self._lines(text, KEY, self.half)),
         ]
 
-    def _picture(self, drawing: Drawing) -> Piece:
-        scale = min(1.0, self.half / drawing.width)
+    def _picture(self, drawing: Drawing, scale: float) -> Piece:
+        scale *= min(1.0, self.half / drawing.width)
 
         def draw(x: float, y: float) -> None:
             def at(point: tuple[float, float]) -> tuple[float, float]:

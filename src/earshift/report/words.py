@@ -171,6 +171,8 @@ class Words:
     with_interval: str = "{value} ({low} to {high})"
     beyond: str = "> {value}"
     below: str = "< {value}"
+    beyond_from: str = "> {value} (from {low})"
+    below_to: str = "< {value} (to {high})"
     no_response: str = "no response at {value}"
     evidence_mark: str = "◆"
     evidence_key: str = "◆ carries the evidence for the decision"
@@ -192,7 +194,8 @@ class Words:
 
     # Small print
     result_line: str = "Result {id}, {moment}, by {author}. earshift {version}. Seed {seed}."
-    exam_line: str = "{kind} {id}, earshift {version}. Seed {seed}."
+    exam_line: str = "{kind} {id}, begun with earshift {version}. Seed {seed}."
+    audiogram_line: str = "{kind} {id}, stored by earshift {version}."
     hash_line: str = "Trials {digest}."
     settings_line: str = "Settings: {settings}."
     limits_line: str = "Level limits: {limits}."
