@@ -31,8 +31,9 @@ def postgresql_tools() -> Path | None:
 class PostgresqlServer:
     """A server of our own: its data in a new folder, reached by a socket there and nowhere else."""
 
-    def __init__(self, tools: Path) -> None:
-        self.tools = tools
+    def __init__(self, tools: Path, settings: str = "") -> None:
+        self.tools, self._settings = tools, settings
+        self._free: list[str] = []
         # PostgreSQL refuses to run as root, and the other user must be able to enter the folder.
         self._as_user: list[str] = []
         self.folder = Path(tempfile.mkdtemp(prefix="earshift-pg-"))
@@ -44,7 +45,7 @@ class PostgresqlServer:
         self.start()
 
     def start(self) -> None:
-        options = f"-c listen_addresses= -k {self.folder}"
+        options = f"-c listen_addresses= -k {self.folder} {self._settings}"
         self._run("pg_ctl", "-w", "-l", str(self.folder / "log"), "-o", options, "start")
 
     def stop(self, mode: str = "fast") -> None:
@@ -65,13 +66,25 @@ class PostgresqlServer:
         return f"postgresql://earshift@/{database}?host={self.folder}"
 
     def new_database(self) -> str:
-        """The address of a new, empty database."""
+        """The address of an empty database."""
         import psycopg
 
+        if self._free:
+            return self._free.pop()
         name = f"test_{next(_numbers)}"
         with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self.url(name)
+
+    def give_back(self, url: str) -> None:
+        """Empty a database for the next test: much faster than a new one each time."""
+        import psycopg
+
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("SET lock_timeout = '10s'")
+            connection.execute("DROP SCHEMA public CASCADE")
+            connection.execute("CREATE SCHEMA public")
+        self._free.append(url)
 
     def close(self) -> None:
         self.stop("immediate")
@@ -106,12 +119,15 @@ def postgresql_server() -> Iterator[PostgresqlServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The address of a database that does not exist yet or is empty, once for each kind."""
     if request.param == "sqlite":
-        return str(tmp_path / "store.db")
+        yield str(tmp_path / "store.db")
+        return
     server: PostgresqlServer = request.getfixturevalue("postgresql_server")
-    return server.new_database()
+    url = server.new_database()
+    yield url
+    server.give_back(url)
 
 
 @pytest.fixture

@@ -51,11 +51,14 @@ def address(where: str | Path | None) -> Path | URL:
             "this postgresql:// address cannot be read; "
             "expected postgresql://user:password@host:port/database"
         ) from None
+    password = url.query.get("password")
+    if isinstance(password, str):  # moved to where it is hidden whenever the address is shown
+        url = url.difference_update_query(["password"]).set(password=password)
     return url.set(drivername="postgresql+psycopg")
 
 
 def describe(place: Path | URL) -> str:
-    """A name for messages. Never the password, which may also hide in the query."""
+    """A name for messages, without user and password."""
     if isinstance(place, Path):
         return str(place)
     if place.get_backend_name() == "sqlite":
@@ -74,6 +77,7 @@ def connect(place: Path | URL) -> Engine:
         engine = create_engine(
             url,
             connect_args=waiting,
+            pool_pre_ping=not is_file,  # a server may have been restarted since the last call
             hide_parameters=True,  # rows stay out of messages and logs
             json_serializer=partial(json.dumps, allow_nan=False, ensure_ascii=False),
         )

@@ -113,9 +113,12 @@ def _restore_sqlite(backup: Path, target: Path) -> None:
     require_sqlite(backup)
     engine = connect(backup)
     try:
-        require_current(version_of(engine), str(backup))
+        version = version_of(engine)
     finally:
         engine.dispose()
+    if version is None:
+        raise StoreError(f"{backup} is empty: it is not a backup of a store")
+    require_current(version, str(backup))
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _copy_sqlite(backup, target)
 
@@ -189,22 +192,33 @@ def forget(engine: Engine) -> None:
 
 def check(engine: Engine) -> list[str]:
     """What is wrong, in words."""
-    with reading(engine) as connection:
-        is_sqlite = connection.dialect.name == "sqlite"
-        problems = _sqlite_damage(connection) if is_sqlite else []
-        problems += weak_settings(connection)
-        problems += _missing_triggers(connection)
-        problems += _times_not_utc(connection)
-        problems += _broken_rows(connection)
-        problems += _changed_results(connection)
-    return problems
+    try:
+        with reading(engine) as connection:
+            return _problems(connection)
+    except StoreError as error:  # a file may be too damaged to be checked to the end
+        return [str(error)]
 
 
-def _sqlite_damage(connection: Connection) -> list[str]:
-    found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
-    problems = [f"the file is damaged: {said}" for said in found if said != "ok"]
+def _problems(connection: Connection) -> list[str]:
+    problems = []
+    if connection.dialect.name == "sqlite":
+        found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
+        if found != ["ok"]:  # then nothing else can be trusted
+            return [f"the file is damaged: {said}" for said in found]
+        problems += _sqlite_weakness(connection)
+    return [
+        *problems,
+        *weak_settings(connection),
+        *_missing_triggers(connection),
+        *_times_not_utc(connection),
+        *_broken_rows(connection),
+        *_changed_results(connection),
+    ]
+
+
+def _sqlite_weakness(connection: Connection) -> list[str]:
     orphans = connection.exec_driver_sql("PRAGMA foreign_key_check").all()
-    problems += [f"{row[0]}:{row[1]} refers to a missing row of {row[2]}" for row in orphans[:10]]
+    problems = [f"{row[0]}:{row[1]} refers to a missing row of {row[2]}" for row in orphans[:10]]
     file = Path(str(connection.engine.url.database))
     if os.name == "posix" and file.stat().st_mode & 0o077:
         problems.append(f"{file} can be read by other users: chmod 600 it")
