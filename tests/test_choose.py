@@ -75,7 +75,7 @@ def outlook(p_same: Array, p_different: Array, p_changed: float) -> choose.Outlo
 
     return choose.Outlook(
         rng=np.random.default_rng(0), guess=0.0, lapse=0.0, latent=latent, shape=p_same.shape,
-        p_same=p_same, p_different=p_different, p_changed=p_changed,
+        hypotheses=(np.array([1.0 - p_changed, p_changed]), np.array([p_same, p_different])),
     )  # fmt: skip
 
 

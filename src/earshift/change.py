@@ -453,12 +453,10 @@ class ModelState:
             return "changed"
         return "unchanged" if self.log_bf <= -limit else "inconclusive"
 
-    def predictions(self, places: Array, intensities: Array) -> tuple[Array, Array]:
-        """P(heard) on places x intensities if nothing changed, and if it did."""
-        return (
-            self.unchanged.p_heard(places, intensities),
-            self.different.p_heard(places, intensities),
-        )
+    def hypotheses(self, places: Array, intensities: Array) -> tuple[Array, Array]:
+        """Probabilities of unchanged and changed, and P(heard) of each on places x intensities."""
+        parts = [h.p_heard(places, intensities) for h in (self.unchanged, self.different)]
+        return np.array([1.0 - self.p_changed, self.p_changed]), np.array(parts)
 
     def before_and_after(
         self, places: Array, count: int, rng: np.random.Generator, weighed: bool

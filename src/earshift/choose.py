@@ -103,7 +103,7 @@ def information(mu, s, guess, lapse):
 class Outlook:
     """What is known about every candidate before it is played, on the grid of the domain.
 
-    An exam has a field alone; a screen also has its two hypotheses.
+    An exam has a field alone; a screen also has hypotheses with their probabilities.
     """
 
     rng: np.random.Generator
@@ -111,26 +111,32 @@ class Outlook:
     lapse: float
     latent: Callable[[], tuple[Array, Array]]  # mean and variance of f in the exam under way
     shape: tuple[int, int]
-    p_same: Array | None = None
-    p_different: Array | None = None
-    p_changed: float = 0.5
+    hypotheses: tuple[Array, Array] | None = None  # P(hypothesis), P(heard | hypothesis)
 
     def p_mixed(self) -> Array:
         """P(heard), hypotheses averaged."""
-        if self.p_same is not None and self.p_different is not None:
-            return (1.0 - self.p_changed) * self.p_same + self.p_changed * self.p_different
+        if self.hypotheses is not None:
+            return _averaged(*self.hypotheses)
         mu, s = self.latent()
         out = np.zeros(mu.shape)
         add_p_heard(mu, s, self.guess, self.lapse, 1.0, out)
         return out
 
 
+def _averaged(weights: Array, values: Array) -> Array:
+    """Weighted sum over the first axis."""
+    out = weights[0] * values[0]
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        out += weight * value
+    return np.asarray(out)
+
+
 def differential(outlook: Outlook) -> Array:
     """BADS: I(answer; hypothesis) = H[p_mixed] - sum_M P(M) H[p_M]."""
-    if outlook.p_same is None or outlook.p_different is None:
-        raise ValueError("the differential strategy compares two hypotheses: use it in a Screen")
-    expected = (1.0 - outlook.p_changed) * bernoulli_entropy(outlook.p_same)
-    expected += outlook.p_changed * bernoulli_entropy(outlook.p_different)
+    if outlook.hypotheses is None:
+        raise ValueError("the differential strategy compares hypotheses: use it in a Screen")
+    weights, heard = outlook.hypotheses
+    expected = _averaged(weights, bernoulli_entropy(heard))
     return np.maximum(bernoulli_entropy(outlook.p_mixed()) - expected, 0.0)
 
 

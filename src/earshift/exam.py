@@ -16,8 +16,8 @@ from earshift import choose, ep, field
 from earshift.change import ModelQuestion, ModelState, Protocol, as_protocol
 from earshift.field import Answers, Field, Threshold
 from earshift.norms import Hyperprior, Norm, hyperprior
-from earshift.rules import Rule, as_rule
-from earshift.shift import RuleSettings, ShiftModel, ShiftState
+from earshift.rules import Rule, as_rule, unverified_note
+from earshift.shift import SMALLEST_SLOPE, RuleSettings, ShiftModel, ShiftState
 from earshift.stimulus import (
     Audiogram,
     Axis,
@@ -29,6 +29,8 @@ from earshift.stimulus import (
     allowed,
     as_domain,
     as_heard,
+    crossing_level,
+    own_ear_only,
     whole,
 )
 
@@ -83,8 +85,12 @@ class _Sitting:
         """Score of every candidate (places x levels of the domain) by the strategy, now."""
         raise NotImplementedError
 
+    def _playable(self) -> NDArray[np.bool_]:
+        """Which candidates may be played now."""
+        return allowed(self.limits, self.domain, self._trials)
+
     def _choose(self) -> Tone:
-        mask = allowed(self.limits, self.domain, self._trials)
+        mask = self._playable()
         place, level = choose.pick(self.scores(), mask, self._rng(_PICK))
         return self.domain.tone(place, level)
 
@@ -218,6 +224,21 @@ class Exam(_Sitting):
         self.guess, self.lapse = float(guess), float(lapse)
         self._fitted: tuple[int, Field] | None = None
 
+    @classmethod
+    def clinical(cls, **options: Any) -> Self:
+        """An exam as a clinic runs it: an audiometer's tones, thresholds sought, human answers.
+
+        The settings with the smallest threshold error after 50 tones on real ears (tuning half).
+        """
+        settings = {
+            "domain": "audiometer",
+            "strategy": "level_set",
+            "halton_tones": 5,
+            "guess": 0.01,
+            "lapse": 0.02,
+        }
+        return cls(**{**settings, **options})
+
     @property
     def done(self) -> bool:
         """Advice: enough tones. Asking and telling go on working."""
@@ -245,8 +266,7 @@ class Exam(_Sitting):
     def _choose(self) -> Tone:
         count = len(self._trials)
         if count < self.halton_tones:
-            mask = allowed(self.limits, self.domain, self._trials)
-            return halton_tone(self.seed, count, self.domain, mask)
+            return halton_tone(self.seed, count, self.domain, self._playable())
         return super()._choose()
 
     def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
@@ -306,7 +326,7 @@ class Shift:
 class Verdict:
     """What a screen says now."""
 
-    decision: str  # changed, unchanged or inconclusive
+    decision: str  # changed, unchanged, inconclusive or not determinable
     p_changed: float  # under a rule: P(rule met)
     log_bf: float  # log evidence of changed over unchanged
     tones: int
@@ -319,6 +339,8 @@ class Verdict:
     reliability: str = "good"  # good, fair or poor
     evidence_hz: tuple[float, ...] = ()  # under a rule: the frequencies that carry the decision
     unverified: str | None = None  # a rule that was not checked against its source says so here
+    not_determinable_hz: tuple[float, ...] = ()  # of the rule: where nothing can be said
+    notes: tuple[str, ...] = ()  # sentences that belong to every output
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -336,13 +358,14 @@ class Verdict:
                 "changed": f"The rule {self.rule} is met",
                 "unchanged": f"The rule {self.rule} is not met",
                 "inconclusive": f"Not decided whether the rule {self.rule} is met",
+                "not determinable": f"Whether the rule {self.rule} is met is not determinable",
             }[self.decision]
             what = "probability that it is met"
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
-        warning = f" {self.unverified}" if self.unverified else ""
+        added = "".join(f" {note}" for note in (self.unverified, *self.notes) if note)
         return (
             f"{words}: {what} {self.p_changed:.1%} "
-            f"after {self.tones} tone{'s' if self.tones != 1 else ''}.{doubt}{warning}"
+            f"after {self.tones} tone{'s' if self.tones != 1 else ''}.{doubt}{added}"
         )
 
 
@@ -359,6 +382,11 @@ class Screen(_Sitting):
 
     With `rule`, "changed" means that the threshold-shift rule is met; without, that another field
     than the reference's explains the answers (Bayesian active differential selection).
+
+    A rule's frequency is not determinable where the reference has no threshold, where a shift as
+    large as the rule asks would need tones louder than the domain or the limits allow, or where the
+    other ear might hear them: `other_ear` gives its thresholds and `transducer` how much the head
+    keeps from it. Tones that the other ear might hear are never asked.
 
     >>> screen = Screen(reference=first, rule="osha-sts")
     >>> while not screen.done:
@@ -377,6 +405,8 @@ class Screen(_Sitting):
         rule: str | Rule | None = None,
         settings: RuleSettings | None = None,
         allow_unverified: bool = False,
+        other_ear: Audiogram | None = None,
+        transducer: str = "unknown",
         seed: int = 0,
         max_tones: int | None = None,
         domain: str | Domain | None = None,
@@ -391,11 +421,11 @@ class Screen(_Sitting):
         self.settings = RuleSettings() if settings is None else settings
         if not isinstance(self.settings, RuleSettings):
             raise ValueError(f"settings must be earshift.RuleSettings, got {settings!r}")
-        if self.protocol.strategy not in choose.STRATEGIES:
-            raise ValueError(
-                f"strategy must be one of {', '.join(choose.STRATEGIES)}, "
-                f"got {self.protocol.strategy!r}"
-            )
+        for asked_for in (self.protocol.strategy, self.settings.strategy):
+            if asked_for not in choose.STRATEGIES:
+                raise ValueError(
+                    f"strategy must be one of {', '.join(choose.STRATEGIES)}, got {asked_for!r}"
+                )
         if domain is None:
             domain = reference.domain if isinstance(reference, Exam) else "fine"
         asked: Protocol | RuleSettings = self.protocol if rule is None else self.settings
@@ -406,6 +436,8 @@ class Screen(_Sitting):
             limits=limits,
         )
         self.guess, self.lapse = asked.guess, asked.lapse
+        self.other_ear, self.transducer = other_ear, transducer
+        self._own_ear_only = own_ear_only(self.domain, other_ear, transducer)
         # Kept as data: what happens to the reference exam later is no concern of this screen.
         self._reference_data = _reference_to_dict(reference)
         prior = hyperprior(reading_sd_db=self.protocol.reading_sd_db)
@@ -415,25 +447,48 @@ class Screen(_Sitting):
         if self.reference_field.slope_mean > 0:
             prior = hyperprior(sloped=True)
         self._prior = prior
+        self._obstacles: dict[float, str] = {}
         self._question: ModelQuestion | ShiftModel
         if self.rule is None:
             self._question = ModelQuestion(self.reference_field, self.protocol, prior)
         else:
             if not self.domain.of_tones:
                 raise ValueError("threshold-shift rules need a domain of tones")
-            _refuse_unmeasured(reference, self.rule)
+            self._obstacles = self._find_obstacles(reference, self.rule)
             self._question = ShiftModel(
-                self.reference_field, self.domain, self.rule, self.settings, self.seed
-            )
+                self.reference_field, self.domain, self.rule, self.settings, self.seed,
+                unusable_hz=self._obstacles,
+            )  # fmt: skip
         self._states: list[ModelState | ShiftState] = []
         self._catches: tuple[bool, ...] = ()
+
+    def _find_obstacles(self, reference: Reference, rule: Rule) -> dict[float, str]:
+        """The rule's frequencies at which nothing can be said, and why."""
+        found: dict[float, str] = {}
+        known = _measured(reference)
+        mean, _ = self.reference_field.latent(self._frequencies(rule.frequencies_hz)[1])
+        axis = self.domain.intensity
+        top = axis.values[-1]
+        if self.limits is not None:
+            top = min(top, self.limits.cap_db_hl)
+        for k, f in enumerate(rule.frequencies_hz):
+            needed = max(c.at_least_db for c in rule.criteria if f in c.frequencies_hz)
+            level = axis.from_model(-float(mean[1 + k]) / max(float(mean[0]), SMALLEST_SLOPE))
+            crossing = crossing_level(self.other_ear, self.transducer, f)
+            if known is not None and f not in known:
+                found[f] = "the reference has no threshold there"
+            elif level + needed > top:
+                found[f] = f"a shift of {needed:g} dB would need tones above {top:g} dB HL"
+            elif level + needed >= crossing:
+                found[f] = "the other ear might hear the tones"
+        return found
 
     def tell_catch(self, heard: object) -> None:
         """Take the answer to a silent trial: it says how reliable the others are."""
         self._catches = (*self._catches, as_heard(heard))
 
     @property
-    def _state(self) -> "ModelState | ShiftState":
+    def state(self) -> "ModelState | ShiftState":
         """What all trials so far say."""
         count, done = len(self._trials), self._states
         # A product of one-step predictions has to take every step, in order; others need the last.
@@ -452,17 +507,17 @@ class Screen(_Sitting):
     @property
     def log_bf(self) -> float:
         """Log Bayes factor: log evidence of changed over unchanged."""
-        return self._state.log_bf
+        return self.state.log_bf
 
     @property
     def p_changed(self) -> float:
         """Posterior probability of change; under a rule, that it is met."""
-        return self._state.p_changed
+        return self.state.p_changed
 
     @property
     def decision(self) -> str:
-        """changed, unchanged or inconclusive, by the evidence now."""
-        return self._state.decision
+        """changed, unchanged, inconclusive or not determinable, by the evidence now."""
+        return self.state.decision
 
     @property
     def done(self) -> bool:
@@ -470,23 +525,23 @@ class Screen(_Sitting):
         return len(self._trials) >= self.max_tones or self.decision != "inconclusive"
 
     def scores(self) -> Array:
-        state = self._state
-        strategy = "differential" if self.rule is not None else self.protocol.strategy
-        same: Array | None = None
-        different: Array | None = None
+        state = self.state
+        strategy = (self.protocol if self.rule is None else self.settings).strategy
+        hypotheses = None
         if strategy in ("differential", "uncertainty"):
-            same, different = state.predictions(self.domain.places, self.domain.intensities)
+            hypotheses = state.hypotheses(self.domain.places, self.domain.intensities)
         outlook = choose.Outlook(
             rng=self._rng(_SAMPLE),
             guess=self.guess,
             lapse=self.lapse,
             latent=self._own_moments,
             shape=self.domain.shape,
-            p_same=same,
-            p_different=different,
-            p_changed=state.p_changed,
+            hypotheses=hypotheses,
         )
         return choose.STRATEGIES[strategy](outlook)
+
+    def _playable(self) -> NDArray[np.bool_]:
+        return super()._playable() & self._own_ear_only
 
     def _own_moments(self) -> tuple[Array, Array]:
         """The field of the new exam alone, as if there were no reference."""
@@ -495,10 +550,7 @@ class Screen(_Sitting):
 
     def verdict(self, frequencies_hz: Sequence[float] | None = None) -> Verdict:
         """What the screen says now, with the shift in dB at each frequency."""
-        state = self._state
-        unverified = None
-        if self.rule is not None and not self.rule.verified:
-            unverified = f"The rule {self.rule.name} is not verified: {self.rule.source}."
+        state = self.state
         return Verdict(
             decision=state.decision,
             p_changed=state.p_changed,
@@ -512,8 +564,29 @@ class Screen(_Sitting):
             false_alarms=sum(self._catches),
             reliability=self._reliability(state.converged),
             evidence_hz=state.evidence_hz if isinstance(state, ShiftState) else (),
-            unverified=unverified,
+            unverified=None if self.rule is None else unverified_note(self.rule),
+            not_determinable_hz=tuple(self._obstacles),
+            notes=self._notes(state),
         )
+
+    def _notes(self, state: "ModelState | ShiftState") -> tuple[str, ...]:
+        if self.rule is None or not isinstance(state, ShiftState):
+            return ()
+        notes = []
+        if state.decision == "changed" and self.rule.confirm_by_retest:
+            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
+        reasons: dict[str, list[str]] = {}
+        for f, reason in self._obstacles.items():
+            reasons.setdefault(reason, []).append(f"{f:g}")
+        for reason, where in reasons.items():
+            notes.append(f"Not determinable at {', '.join(where)} Hz: {reason}.")
+        common = state.common_shift_db
+        if common is not None:
+            notes.append(
+                f"A shift of {common[0]:+.0f} dB common to all frequencies: device or hearing, "
+                "cannot be told apart."
+            )
+        return tuple(notes)
 
     def _reliability(self, converged: bool) -> str:
         """Poor when a third of the silent trials were "heard", fair when any was."""
@@ -525,12 +598,12 @@ class Screen(_Sitting):
     def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
         """The ear's thresholds now, changed and unchanged weighed by their probability."""
         frequencies, places = self._frequencies(frequencies_hz)
-        _, after = self._state.before_and_after(places, SAMPLES, self._rng(_SAMPLE), weighed=True)
+        _, after = self.state.before_and_after(places, SAMPLES, self._rng(_SAMPLE), weighed=True)
         return thresholds_from_samples(frequencies, after, self.domain)
 
     def _shifts(self, frequencies_hz: Sequence[float] | None) -> tuple[Shift, ...]:
         frequencies, places = self._frequencies(frequencies_hz)
-        before, after = self._state.before_and_after(
+        before, after = self.state.before_and_after(
             places, SAMPLES, self._rng(_SAMPLE), weighed=False
         )
         axis = self.domain.intensity
@@ -554,6 +627,7 @@ class Screen(_Sitting):
             max_tones=max_tones,
             domain=self.domain,
             limits=self.limits,
+            strategy="level_set",
             halton_tones=0,
             guess=self.guess,
             lapse=self.lapse,
@@ -569,6 +643,8 @@ class Screen(_Sitting):
             "rule": None if self.rule is None else self.rule.to_dict(),
             "settings": None if self.rule is None else self.settings.to_dict(),
             "reference": self._reference_data,
+            "other_ear": None if self.other_ear is None else self.other_ear.to_dict(),
+            "transducer": self.transducer,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -576,7 +652,7 @@ class Screen(_Sitting):
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
-        data = design.pop("reference")
+        data, other = design.pop("reference"), design.pop("other_ear")
         reference = _REFERENCES[data["kind"]].from_dict(data["data"])
         protocol, rule, settings = (design.pop(name) for name in ("protocol", "rule", "settings"))
         if (protocol is None) == (rule is None):
@@ -587,6 +663,7 @@ class Screen(_Sitting):
             rule=None if rule is None else Rule.from_dict(rule),
             settings=None if settings is None else RuleSettings(**settings),
             allow_unverified=True,
+            other_ear=None if other is None else Audiogram.from_dict(other),
             **design,
         )
 
@@ -602,20 +679,11 @@ class Screen(_Sitting):
         return screen
 
 
-def _refuse_unmeasured(reference: Reference, rule: Rule) -> None:
-    """A rule cannot be judged against a reference that lacks its frequencies."""
+def _measured(reference: Reference) -> set[float] | None:
+    """The frequencies at which a reference has a threshold; an exam's field has one everywhere."""
     if isinstance(reference, Audiogram):
-        known = {*reference.thresholds_db_hl, *reference.no_response_db_hl}
-    elif isinstance(reference, Norm):
-        known = set(reference.frequencies_hz)
-    else:
-        return
-    missing = [f for f in rule.frequencies_hz if f not in known]
-    if missing:
-        raise ValueError(
-            f"{rule.name} is not determinable: the reference has no threshold at "
-            f"{', '.join(f'{f:g}' for f in missing)} Hz"
-        )
+        return set(reference.thresholds_db_hl)
+    return set(reference.frequencies_hz) if isinstance(reference, Norm) else None
 
 
 def _reference_to_dict(reference: Reference) -> dict[str, Any]:

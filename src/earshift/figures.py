@@ -203,3 +203,46 @@ def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -
     figure.legend(loc="outside right upper", fontsize=9)
     figure.savefig(path, dpi=140, bbox_inches="tight")  # a fixed aspect overruns the layout
     return path
+
+
+def save_call_curves(
+    curves: Mapping[str, Mapping[str, Sequence[tuple[float, float, int]]]], path: Path
+) -> Path:
+    """Share of ears called changed against the margin (dB past the rule), a panel per rule."""
+    figure = Figure(figsize=(5.2 * len(curves), 4.0), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for axes, (rule, methods) in zip(panels, curves.items(), strict=True):
+        axes.axvspan(-4.0, 4.0, color="0.93", zorder=0)
+        axes.axvline(0.0, color="0.6", linewidth=0.8)
+        _draw_points(axes, methods)
+        axes.set_xlabel("true shift past the rule (dB)")
+        axes.set_title(rule)
+    panels[0].set_ylabel("share called changed")
+    panels[0].legend(fontsize=8, loc="upper left", frameon=False)
+    return _saved(figure, path)
+
+
+def save_calibration(bins: Mapping[str, Sequence[tuple[float, float, int]]], path: Path) -> Path:
+    """Share in which a rule was met against its stated probability, in bins of equal mass."""
+    figure = Figure(figsize=(4.8, 4.4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+    _draw_points(axes, bins)
+    axes.set_xlabel("stated P(rule met)")
+    axes.set_ylabel("share in which it was met")
+    axes.legend(fontsize=8, frameon=False)
+    return _saved(figure, path)
+
+
+def _draw_points(axes: Axes, lines: Mapping[str, Sequence[tuple[float, float, int]]]) -> None:
+    styles = ("-o", "--s", "-.^", ":D", "--v", "-x")
+    for number, (name, points) in enumerate(lines.items()):
+        style = styles[number % len(styles)]
+        axes.plot([p[0] for p in points], [p[1] for p in points], style, markersize=3.5, label=name)
+    axes.set_ylim(-0.03, 1.03)
+
+
+def _saved(figure: Figure, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=140)
+    return path

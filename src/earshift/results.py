@@ -146,7 +146,7 @@ def write_paper_results(
     return summary
 
 
-def _origin(command: str, out: Path) -> str:
+def origin(command: str, out: Path) -> str:
     effort = effort_of(out)
     note = f" {effort}." if effort else ""
     return f"Written by `{command}` (earshift {__version__}), not edited by hand.{note}"
@@ -159,7 +159,7 @@ def _heading(protocol: Protocol, command: str, out: Path) -> list[str]:
     return [
         f"## The paper's experiment, protocol `{protocol.name}`",
         "",
-        _origin(command, out),
+        origin(command, out),
         "",
         f"Settings: {settings}.",
         "",
@@ -268,7 +268,7 @@ def write_variant_results(
     lines = [
         f"## {title}",
         "",
-        _origin(command, out),
+        origin(command, out),
         "",
         "Means are weighted like the paper's table: 6 same, 12 adjacent and 30 far cells.",
         "",

@@ -7,7 +7,7 @@ Missing data fail safe: one criterion met is enough for "met", "not met" needs e
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from importlib import resources
@@ -21,6 +21,7 @@ from earshift.stimulus import Audiogram, finite
 
 Array = NDArray[np.float64]
 
+EARS = ("left", "right")
 EPSILON_DB = 1e-9  # a mean of 10 dB is met though its sum of thirds rounds to 9.999...
 
 
@@ -58,6 +59,8 @@ class Rule:
     text: str = ""
     source: str = "supplied by the user"
     verified: bool = True
+    confirm_by_retest: bool = False  # met only if an immediate retest meets the same criterion
+    age_correction: bool = True  # whether the rule's authors allow it
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "criteria", tuple(self.criteria))
@@ -95,6 +98,8 @@ class Rule:
             "text": self.text,
             "source": self.source,
             "verified": self.verified,
+            "confirm_by_retest": self.confirm_by_retest,
+            "age_correction": self.age_correction,
         }
 
     @classmethod
@@ -103,7 +108,13 @@ class Rule:
             Criterion(tuple(c["frequencies_hz"]), c["at_least_db"], c["combine"])
             for c in data["criteria"]
         )
-        return cls(data["name"], criteria, data["text"], data["source"], data["verified"])
+        words = {k: data[k] for k in ("name", "text", "source", "verified")}
+        return cls(
+            criteria=criteria,
+            confirm_by_retest=data["confirm_by_retest"],
+            age_correction=data["age_correction"],
+            **words,
+        )
 
 
 _STS_HZ = (2000.0, 3000.0, 4000.0)
@@ -125,6 +136,8 @@ RULES: dict[str, Rule] = {
             text="significant threshold shift: 15 dB or more at any of 500 to 6000 Hz, to be "
             "confirmed by an immediate retest at the same frequency",
             source="NIOSH 98-126, NIOSH 96-110",
+            confirm_by_retest=True,
+            age_correction=False,
         ),
         Rule(
             name="msha-sts",
@@ -153,6 +166,11 @@ RULES: dict[str, Rule] = {
         ),
     )
 }
+
+
+def unverified_note(rule: "Rule") -> str | None:
+    """The mark that every output of an unverified rule carries."""
+    return None if rule.verified else f"The rule {rule.name} is not verified: {rule.source}."
 
 
 def as_rule(rule: "str | Rule", allow_unverified: bool = False) -> Rule:
@@ -238,27 +256,42 @@ class AgeCorrection:
 class EarFinding:
     """One rule on one ear's two audiograms."""
 
+    rule: str
     decision: str  # changed, unchanged or not determinable
     shifts_db: Mapping[float, float]  # after age correction, where there is one, and method offsets
     margin_db: float | None  # past the criterion, of what could be judged
     missing_hz: tuple[float, ...]
+    met: tuple[Criterion, ...] = ()
+    ear: str | None = None
     baseline_date: date | None = None
     current_date: date | None = None
+    unverified: str | None = None  # a rule that was not checked against its source says so here
 
 
 def judge_ear(
-    rule: Rule,
+    rule: str | Rule,
     baseline: Audiogram,
     current: Audiogram,
     age: AgeCorrection | None = None,
     dates: tuple[date | None, date | None] = (None, None),
+    ear: str | None = None,
+    allow_unverified: bool = False,
 ) -> EarFinding:
-    """Apply a rule to an ear's baseline and current audiogram.
+    """Apply a rule to an ear's baseline and current audiogram, taken on these dates.
 
     A frequency without a threshold in either is missing; "no response" now, where the baseline has
     a threshold, is a shift of at least the difference and can only help to meet a criterion.
     Where the two audiograms' method offsets differ, the difference is no shift and is taken off.
     """
+    rule = as_rule(rule, allow_unverified)
+    if ear not in (None, *EARS):
+        raise ValueError(f"ear must be left, right or None, got {ear!r}")
+    if None not in dates and dates[0] > dates[1]:  # type: ignore[operator]
+        raise ValueError(
+            f"the baseline ({dates[0]}) is later than the current audiogram ({dates[1]}): swapped?"
+        )
+    if age is not None and not rule.age_correction:
+        raise ValueError(f"{rule.name} is judged without age correction ({rule.source})")
     # For every frequency of the rule, also those not measured: whether a rule can be corrected
     # for age must not depend on the data at hand.
     explained = {
@@ -278,32 +311,62 @@ def judge_ear(
         if now is None:
             continue
         shifts[f] = now - before - explained[f]
-    margins, unjudged = [], False
+    margins, met, unjudged = [], [], False
     for criterion in rule.criteria:
         if all(f in shifts for f in criterion.frequencies_hz):
             margin = float(
                 criterion.margin(np.array([shifts[f] for f in criterion.frequencies_hz]))
             )
             margins.append(margin)
+            if margin >= 0:
+                met.append(criterion)
             # A lower bound below the criterion says nothing about being below it.
             unjudged |= margin < 0 and bool(at_least & set(criterion.frequencies_hz))
         else:
             unjudged = True
-    met = any(margin >= 0 for margin in margins)
     return EarFinding(
+        rule=rule.name,
         decision="changed" if met else "not determinable" if unjudged else "unchanged",
         shifts_db=shifts,
         margin_db=max(margins) - EPSILON_DB if margins else None,
         missing_hz=tuple(f for f in rule.frequencies_hz if f not in shifts),
+        met=tuple(met),
+        ear=ear,
         baseline_date=dates[0],
         current_date=dates[1],
+        unverified=unverified_note(rule),
     )
+
+
+def confirmed(first: EarFinding, retest: EarFinding) -> EarFinding:
+    """A finding after its immediate retest: changed if both meet the same criterion.
+
+    A retest that could not be judged leaves a first finding of "changed" not determinable.
+    """
+    if (first.rule, first.ear, first.baseline_date) != (
+        retest.rule, retest.ear, retest.baseline_date,
+    ):  # fmt: skip
+        raise ValueError("a retest confirms the same rule on the same ear against its baseline")
+    if first.decision != "changed":
+        return first
+    both = tuple(c for c in first.met if c in retest.met)
+    if both:
+        return replace(first, met=both)
+    asked = {f for c in first.met for f in c.frequencies_hz}
+    judged = not asked & set(retest.missing_hz) and retest.decision != "not determinable"
+    return replace(first, met=(), decision="unchanged" if judged else "not determinable")
 
 
 def judge_person(findings: Mapping[str, EarFinding | None]) -> str:
     """One ear suffices for "changed"; "unchanged" needs both ears, named left and right."""
-    if not findings.keys() <= {"left", "right"}:
+    if not findings.keys() <= set(EARS):
         raise ValueError(f"ears are 'left' and 'right', got {sorted(map(str, findings))}")
+    given = [(ear, finding) for ear, finding in findings.items() if finding is not None]
+    if len({finding.rule for _, finding in given}) > 1:
+        raise ValueError("both ears must be judged by the same rule")
+    for ear, finding in given:
+        if finding.ear not in (None, ear):
+            raise ValueError(f"the finding of the {finding.ear} ear was given as the {ear} one")
     decisions = [
         "not determinable" if finding is None else finding.decision
         for finding in (findings.get("left"), findings.get("right"))
@@ -321,6 +384,8 @@ def recordable(
     None when it cannot be said; whether a shift is related to work is a professional's decision.
     One condition that fails is enough for False. "No response" now is at least the level tried.
     """
+    if finding.rule != "osha-sts":
+        raise ValueError(f"recordable speaks of an OSHA STS, not of {finding.rule}")
     if finding.decision == "unchanged" or work_related is False:
         return False
     levels = {**current.thresholds_db_hl, **current.no_response_db_hl}

@@ -5,11 +5,16 @@ from the reference's slope). delta is a mixture: retest jitter alone, or a real 
 (flat, falling to the high frequencies, a notch) and size (worse or better) with jitter on top. Each
 component is a Gaussian, EP conditions it on the new answers, and its evidence weighs it. Samples
 from the mixture say whether the rule is met, and what each tone would tell about that.
+
+A flat shift and a device that plays louder or softer than the reference's are the same thing to the
+answers. Where a device offset is allowed, both are the `common` part of the shift: the rule is
+judged on the rest, and a common part that would meet it is not determinable.
 """
 
 import math
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -18,13 +23,14 @@ from numpy.typing import NDArray
 
 from earshift import ep
 from earshift.field import Answers, Field
+from earshift.norms import tables
 from earshift.rules import Rule
 from earshift.stimulus import Domain, finite, whole
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-SAMPLES = 8192  # for P(rule met): Monte-Carlo error below 0.003 at the limits
+SAMPLES = 16384  # for P(rule met): Monte-Carlo error below 0.003 at the limits
 SCORE_SAMPLES = 1024  # for the choice of the tone, half of them from changed ears
 SMALLEST_SLOPE = 0.5  # latent units per 10 dB: below it the reference says nothing about dB
 
@@ -44,10 +50,11 @@ class RuleSettings:
     retest_sd_db: float = 3.0
     device_offset_sd_db: float = 0.0
     max_tones: int = 30
+    strategy: str = "differential"  # another one is for studies of what the choice is worth
 
     def __post_init__(self) -> None:
         for name, value in asdict(self).items():
-            if name != "max_tones":
+            if name not in ("max_tones", "strategy"):
                 object.__setattr__(self, name, finite(value, name))
         object.__setattr__(self, "max_tones", whole(self.max_tones, "max_tones", 1))
         if not 0.0 < self.unchanged_at < self.prevalence < self.changed_at < 1.0:
@@ -69,7 +76,6 @@ class RuleSettings:
 
 WORSE_DB = (8.0, 12.0, 16.0, 20.0, 25.0, 32.0, 42.0, 55.0)
 BETTER_DB = (-8.0, -12.0, -16.0, -22.0, -32.0)
-SIZE_SCALE_DB = 12.0
 BETTER_SHARE = 0.25
 RESIDUAL_SD_DB, RESIDUAL_OCTAVES = 4.0, 0.7
 JITTER_OCTAVES = 1.0
@@ -86,21 +92,91 @@ def shapes(octaves: Array) -> dict[str, Array]:
     return out
 
 
-def change_prior(octaves: Array) -> tuple[list[str], Array, Array]:
-    """Names, mean shifts in dB (C, F) and weights (C) of the components of a real change."""
-    names, means, weights = [], [], []
-    forms = shapes(octaves)
-    groups = {"flat": 1.0, "above": 1.0, "notch": 1.0}
-    for name, form in forms.items():
-        family = name.split()[0]
-        share = groups[family] / sum(key.split()[0] == family for key in forms)
+@dataclass(frozen=True)
+class ChangePrior:
+    """The components of a real change: a shape and a size each, with their weights."""
+
+    names: tuple[str, ...]
+    shape: NDArray[np.int64]  # which of `shapes`
+    size_db: Array
+    weight: Array
+    flat: Flags  # the same change at every frequency
+
+    def means(self, octaves: Array) -> Array:
+        """Mean shift in dB of every component at these places: (C, F)."""
+        return np.array(list(shapes(octaves).values()))[self.shape] * self.size_db[:, None]
+
+
+@cache
+def change_prior(size_scale_db: float | None = None) -> ChangePrior:
+    """Shapes by family in equal parts; sizes fall off exponentially, by the shipped scale."""
+    scale = tables()["change"]["size_scale_db"] if size_scale_db is None else size_scale_db
+    known = list(shapes(np.zeros(1)))
+    families = [name.split()[0] for name in known]
+    names, shape, size, weights = [], [], [], []
+    for number, name in enumerate(known):
+        share = 1.0 / families.count(families[number])
         for sizes, total in ((WORSE_DB, 1.0 - BETTER_SHARE), (BETTER_DB, BETTER_SHARE)):
-            decay = np.exp(-np.abs(sizes) / SIZE_SCALE_DB) * np.gradient(np.abs(sizes))
-            for size, weight in zip(sizes, decay / decay.sum(), strict=True):
-                names.append(f"{name}, {size:+g} dB")
-                means.append(size * form)
+            decay = np.exp(-np.abs(sizes) / scale) * np.gradient(np.abs(sizes))
+            for db, weight in zip(sizes, decay / decay.sum(), strict=True):
+                names.append(f"{name}, {db:+g} dB")
+                shape.append(number)
+                size.append(db)
                 weights.append(share * total * weight)
-    return names, np.array(means), np.array(weights) / np.sum(weights)
+    return ChangePrior(
+        tuple(names),
+        np.array(shape),
+        np.array(size),
+        np.array(weights) / np.sum(weights),
+        np.array([families[number] == "flat" for number in shape]),
+    )
+
+
+def shift_covariances(a: Array, b: Array, retest_sd_db: float) -> Array:
+    """Covariance in dB^2 of the shift between two lists of octaves: jitter alone, and changed."""
+    gaps = (a[:, None] - b[None, :]) ** 2
+    jitter = retest_sd_db**2 * np.exp(-0.5 * gaps / JITTER_OCTAVES**2)
+    residual = RESIDUAL_SD_DB**2 * np.exp(-0.5 * gaps / RESIDUAL_OCTAVES**2)
+    return np.array([jitter, jitter + residual])
+
+
+def shift_means(octaves: Array) -> Array:
+    """Mean shift in dB at these octaves of "no change" and of every component of a change."""
+    return np.vstack([np.zeros((1, octaves.size)), change_prior().means(octaves)])
+
+
+def common_means(settings: RuleSettings) -> Array:
+    """Mean in dB of each component's common part: none where no device offset is allowed."""
+    prior = change_prior()
+    flat = prior.flat & (settings.device_offset_sd_db > 0.0)
+    return np.concatenate([[0.0], np.where(flat, prior.size_db, 0.0)])
+
+
+PRIOR_DRAWS = 4000
+
+
+@cache
+def component_weights(rule: Rule, settings: RuleSettings) -> Array:
+    """Prior weights of "no change" and every change, such that P(rule met) is the prevalence."""
+    octaves = np.log2(np.array(rule.frequencies_hz) / 1000.0)
+    means = shift_means(octaves) - common_means(settings)[:, None]
+    covs = shift_covariances(octaves, octaves, settings.retest_sd_db)
+    noise = np.random.default_rng(101).standard_normal((PRIOR_DRAWS, octaves.size))
+    met = np.empty(means.shape[0])
+    for c in range(met.size):
+        L = np.linalg.cholesky(covs[min(c, 1)] + 1e-9 * np.eye(octaves.size))
+        met[c] = (rule.margin(means[c] + noise @ L.T) >= 0).mean()
+    shares = change_prior().weight
+    a, b = float(met[0]), float(shares @ met[1:])
+    if not a < settings.prevalence < b:
+        raise ValueError(
+            f"a prevalence of {settings.prevalence:g} cannot be had: the rule is met by "
+            f"{a:.3f} of unchanged ears through retest jitter and by {b:.3f} of changed ones"
+        )
+    slab = (settings.prevalence - a) / (b - a)
+    out = np.concatenate([[1.0 - slab], slab * shares])
+    out.setflags(write=False)
+    return out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -126,27 +202,57 @@ def fit_components(means, S, which, ib, x, y, guess, lapse):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def split_predictions(w, g, weight, met, intensity, guess, lapse):
-    """P(heard | rule met) and P(heard | not met) on places x intensities, from weighted samples."""
+def draw_components(counts, which, means, prior, link, bs, Gs, noise):
+    """counts[c] Gaussian draws of every component in turn, given its answers: noise becomes draws.
+
+    The root of a covariance that is singular (a variable without variance) is a Cholesky factor
+    with zeros in that column.
+    """
+    d = means.shape[1]
+    out = np.empty(noise.shape)
+    row = 0
+    for c in range(counts.size):
+        if counts[c] == 0:
+            continue
+        C = link[which[c]]
+        mean = means[c] + C @ bs[c]
+        cov = prior[which[c]] - C @ Gs[c] @ C.T
+        L = np.zeros((d, d))
+        for j in range(d):
+            left = cov[j, j]
+            for k in range(j):
+                left -= L[j, k] * L[j, k]
+            if left > 1e-10 * (1.0 + prior[which[c]][j, j]):
+                L[j, j] = math.sqrt(left)
+                for i in range(j + 1, d):
+                    total = cov[i, j]
+                    for k in range(j):
+                        total -= L[i, k] * L[j, k]
+                    L[i, j] = total / L[j, j]
+        out[row : row + counts[c]] = mean + noise[row : row + counts[c]] @ L.T
+        row += counts[c]
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def split_predictions(w, g, weight, group, n_groups, intensity, guess, lapse):
+    """P(heard | group) on places x intensities for every group of weighted samples."""
     n_samples, n_places = g.shape
     n_levels = intensity.size
-    out = np.zeros((2, n_places, n_levels))
-    total = np.zeros(2)
+    out = np.zeros((n_groups, n_places, n_levels))
+    total = np.zeros(n_groups)
     gain = 1.0 - guess - lapse
     for s in range(n_samples):
-        side = 0 if met[s] else 1
+        side = group[s]
         total[side] += weight[s]
         for k in range(n_places):
             for j in range(n_levels):
                 f = intensity[j] * w[s] + g[s, k]
                 if f > 6.0:
-                    p = 1.0
-                elif f < -6.0:
-                    p = 0.0
-                else:
-                    p = 0.5 * math.erfc(-f / math.sqrt(2.0))
-                out[side, k, j] += weight[s] * p
-    for side in range(2):
+                    out[side, k, j] += weight[s]
+                elif f > -6.0:
+                    out[side, k, j] += weight[s] * 0.5 * math.erfc(-f / math.sqrt(2.0))
+    for side in range(n_groups):
         if total[side] > 0.0:
             out[side] = guess + gain * out[side] / total[side]
         else:
@@ -154,55 +260,55 @@ def split_predictions(w, g, weight, met, intensity, guess, lapse):
     return out
 
 
+NOT_MET, MET, COMMON = 0, 1, 2  # the rule is not met; met; met only with the common part
+
+
 class ShiftModel:
-    """A reference, a rule and settings: everything that does not change with the answers."""
+    """A reference, a rule and settings: everything that does not change with the answers.
+
+    `unusable_hz` are frequencies of the rule at which nothing can be said: criteria that need them
+    are left out of P(rule met), and without them nobody is cleared.
+    """
 
     def __init__(
-        self, reference: Field, domain: Domain, rule: Rule, settings: RuleSettings, seed: int
+        self,
+        reference: Field,
+        domain: Domain,
+        rule: Rule,
+        settings: RuleSettings,
+        seed: int,
+        unusable_hz: Collection[float] = (),
     ) -> None:
         self.reference, self.domain, self.rule, self.settings = reference, domain, rule, settings
         self.seed = seed
+        self.judged = tuple(
+            c for c in rule.criteria if not set(c.frequencies_hz) & set(unusable_hz)
+        )
+        self.complete = len(self.judged) == len(rule.criteria)
         axis = domain.smooth[0]
         self.rule_places = np.array([[axis.to_model(f)] for f in rule.frequencies_hz])
         mean, _ = reference.latent(domain.places[:1])
         self.k = max(float(mean[0]), SMALLEST_SLOPE) / domain.intensity.scale
-        self.names = ["no change", *change_prior(np.zeros(1))[0]]
+        self.names = ("no change", *change_prior().names)
         self.which = np.minimum(np.arange(len(self.names)), 1)
+        self.prior = component_weights(rule, settings)
+        self.common_means = common_means(settings)
+
+    @property
+    def offset_allowed(self) -> bool:
+        return self.settings.device_offset_sd_db > 0.0
+
+    def margin(self, delta: Array) -> Array:
+        """dB past the criteria that can be judged; last axis: the rule's frequencies."""
+        column = {f: k for k, f in enumerate(self.rule.frequencies_hz)}
+        margins = [c.margin(delta[..., [column[f] for f in c.frequencies_hz]]) for c in self.judged]
+        if not margins:
+            return np.full(delta.shape[:-1], -np.inf)
+        return np.asarray(np.max(margins, axis=0))
 
     def covariances(self, a: Array, b: Array) -> Array:
         """Covariance in dB^2 of delta between two lists of places: jitter alone, and changed."""
-        gaps = (a[:, :1] - b[:, 0][None, :]) ** 2
-        s = self.settings
-        jitter = s.retest_sd_db**2 * np.exp(-0.5 * gaps / JITTER_OCTAVES**2)
-        residual = RESIDUAL_SD_DB**2 * np.exp(-0.5 * gaps / RESIDUAL_OCTAVES**2)
-        return np.array([jitter, jitter + residual])
-
-    def means(self, places: Array) -> Array:
-        """Prior mean of delta in dB for every component: (C, F)."""
-        changed = change_prior(places[:, 0])[1]
-        return np.vstack([np.zeros((1, places.shape[0])), changed])
-
-    @cached_property
-    def prior(self) -> Array:
-        """Component weights such that P(rule met) is the prevalence before any tone."""
-        shares = change_prior(np.zeros(1))[2]
-        rng = np.random.default_rng((self.seed, 101))
-        draws = 4000
-        means = self.means(self.rule_places)
-        covs = self.covariances(self.rule_places, self.rule_places)
-        noise = rng.standard_normal((draws, self.rule_places.shape[0]))
-        met = np.empty(len(self.names))
-        for c, kind in enumerate(self.which):
-            L = np.linalg.cholesky(covs[kind] + 1e-9 * np.eye(covs.shape[1]))
-            met[c] = (self.rule.margin(means[c] + noise @ L.T) >= 0).mean()
-        a, b = met[0], float(shares @ met[1:])
-        if not a < self.settings.prevalence < b:
-            raise ValueError(
-                f"a prevalence of {self.settings.prevalence:g} cannot be had: the rule is met by "
-                f"{a:.3f} of unchanged ears through retest jitter and by {b:.3f} of changed ones"
-            )
-        slab = (self.settings.prevalence - a) / (b - a)
-        return np.concatenate([[1.0 - slab], slab * shares])
+        return shift_covariances(a[:, 0], b[:, 0], self.settings.retest_sd_db)
 
     def assess(self, answers: Answers) -> "ShiftState":
         """Everything the answers say."""
@@ -212,7 +318,7 @@ class ShiftModel:
         S = np.repeat(S0[None], 2, axis=0)
         S[:, 1:, 1:] += self.k**2 * delta
         means = np.repeat(m0[None], len(self.names), axis=0)
-        means[:, 1:] -= self.k * self.means(used)
+        means[:, 1:] -= self.k * shift_means(used[:, 0])
         log_Z, bs, Gs, ok = fit_components(
             means, S, self.which, answers.place + 1, answers.intensity, answers.answer,
             self.settings.guess, self.settings.lapse,
@@ -226,6 +332,21 @@ class ShiftModel:
 
 
 @dataclass(frozen=True)
+class Draws:
+    """Joint samples of the mixture: one row each."""
+
+    slope: Array  # (N,), latent units per unit of intensity
+    offsets: Array  # (N, places): f = slope * intensity + offset in the new exam
+    delta_db: Array  # (N, spots): shift of hearing, without the common part
+    common_db: Array  # (N,): shift that may be the device; zero where no offset is allowed
+    component: NDArray[np.int64]
+
+    @property
+    def total_db(self) -> Array:
+        return self.delta_db + self.common_db[:, None]
+
+
+@dataclass(frozen=True)
 class ShiftState:
     """The mixture after some answers."""
 
@@ -236,12 +357,13 @@ class ShiftState:
     Gs: Array
     converged: bool
 
-    def samples(
+    def draw(
         self, places: Array, spots: Array, allocation: Array, count: int, purpose: int
-    ) -> tuple[Array, Array, Array, NDArray[np.int64]]:
-        """Joint draws of the slope, the new offsets at places, and delta at the spots.
+    ) -> Draws:
+        """Joint draws of the slope, the new offsets at places, and the shifts at the spots.
 
-        Components get their shares of `count` by systematic resampling of the allocation.
+        Components get their shares of `count` by systematic resampling of the allocation. The
+        variables are (slope, offsets at places, delta at spots, common).
         """
         model = self.model
         rng = np.random.default_rng((model.seed, self.answers.count, purpose))
@@ -249,54 +371,53 @@ class ShiftState:
         picks = np.searchsorted(edges, (np.arange(count) + rng.random()) / count)
         picks = np.minimum(picks, allocation.size - 1)
         used = self.answers.places
-        n_places, n_rule = places.shape[0], spots.shape[0]
-        size = 1 + n_places + n_rule
-        everywhere = np.vstack([places, used])
-        m0, S0 = model.reference.latent(everywhere)
+        n_places, n_spots = places.shape[0], spots.shape[0]
+        near, far = slice(1, 1 + n_places), slice(1 + n_places, 1 + n_places + n_spots)
+        size = 2 + n_places + n_spots
+        m0, S0 = model.reference.latent(np.vstack([places, used]))
         inside = slice(0, 1 + n_places)
         beyond = [0, *range(1 + n_places, 1 + n_places + used.shape[0])]
         k, offset = model.k, model.settings.device_offset_sd_db**2
-        place_means, rule_means = model.means(places), model.means(spots)
-        prior, link = [], []
-        for kind in range(2):
-            K = np.zeros((size, size))
-            K[inside, inside] = S0[inside, inside]
-            K[1 : 1 + n_places, 1 : 1 + n_places] += k**2 * (
-                model.covariances(places, places)[kind] + offset
-            )
-            K[1 + n_places :, 1 + n_places :] = model.covariances(spots, spots)[kind]
-            K[1 : 1 + n_places, 1 + n_places :] = -k * model.covariances(places, spots)[kind]
-            K[1 + n_places :, 1 : 1 + n_places] = K[1 : 1 + n_places, 1 + n_places :].T
-            C = np.zeros((size, 1 + used.shape[0]))
-            C[inside] = S0[inside][:, beyond]
-            C[1 : 1 + n_places, 1:] += k**2 * (model.covariances(places, used)[kind] + offset)
-            C[1 + n_places :, 1:] = -k * model.covariances(spots, used)[kind]
-            prior.append(K)
-            link.append(C)
-        noise = rng.standard_normal((count, size))
-        draws = np.empty((count, size))
-        for c in np.unique(picks):
-            kind = model.which[c]
-            mean = np.concatenate([m0[: 1 + n_places], rule_means[c]])
-            mean[1 : 1 + n_places] -= k * place_means[c]
-            mean += link[kind] @ self.bs[c]
-            cov = prior[kind] - link[kind] @ self.Gs[c] @ link[kind].T
-            values, vectors = np.linalg.eigh(0.5 * (cov + cov.T))
-            root = vectors * np.sqrt(np.maximum(values, 0.0))
-            chosen = picks == c
-            draws[chosen] = mean + noise[chosen] @ root.T
-        return draws[:, 0], draws[:, 1 : 1 + n_places], draws[:, 1 + n_places :], picks
+        prior = np.zeros((2, size, size))
+        link = np.zeros((2, size, 1 + used.shape[0]))
+        prior[:, inside, inside] = S0[inside, inside]
+        prior[:, near, near] += k**2 * (model.covariances(places, places) + offset)
+        prior[:, far, far] = model.covariances(spots, spots)
+        prior[:, near, far] = -k * model.covariances(places, spots)
+        prior[:, far, near] = prior[:, near, far].transpose(0, 2, 1)
+        prior[:, -1, -1] = offset
+        prior[:, near, -1] = prior[:, -1, near] = -k * offset
+        link[:, inside] = S0[inside][:, beyond]
+        link[:, near, 1:] += k**2 * (model.covariances(places, used) + offset)
+        link[:, far, 1:] = -k * model.covariances(spots, used)
+        link[:, -1, 1:] = -k * offset
+        means = np.zeros((len(model.names), size))
+        means[:, inside] = m0[inside]
+        means[:, near] -= k * shift_means(places[:, 0])
+        means[:, far] = shift_means(spots[:, 0]) - model.common_means[:, None]
+        means[:, -1] = model.common_means
+        counts = np.bincount(picks, minlength=allocation.size)
+        out = draw_components(
+            counts, model.which, means, prior, link, self.bs, self.Gs,
+            rng.standard_normal((count, size)),
+        )  # fmt: skip
+        return Draws(out[:, 0], out[:, near], out[:, far], out[:, -1], picks)
 
     @cached_property
-    def rule_shifts(self) -> Array:
-        """Samples of delta at the rule's frequencies."""
+    def rule_shifts(self) -> Draws:
+        """Samples of the shift at the rule's frequencies."""
         none = np.zeros((0, self.answers.places.shape[1]))
-        return self.samples(none, self.model.rule_places, self.weights, SAMPLES, 1)[2]
+        return self.draw(none, self.model.rule_places, self.weights, SAMPLES, 1)
 
     @cached_property
     def p_changed(self) -> float:
-        """P(rule met | answers)."""
-        return float((self.model.rule.margin(self.rule_shifts) >= 0).mean())
+        """P(rule met | answers), the common part left aside."""
+        return float((self.model.margin(self.rule_shifts.delta_db) >= 0).mean())
+
+    @cached_property
+    def p_with_common(self) -> float:
+        """P(rule met | answers) if all of the common part were hearing."""
+        return float((self.model.margin(self.rule_shifts.total_db) >= 0).mean())
 
     @property
     def log_bf(self) -> float:
@@ -313,54 +434,84 @@ class ShiftState:
             return rule.frequencies_hz
         order = {f: k for k, f in enumerate(rule.frequencies_hz)}
         likely: dict[float, float] = {}
-        for criterion in rule.criteria:
+        for criterion in self.model.judged:
             columns = [order[f] for f in criterion.frequencies_hz]
-            p = float((criterion.margin(self.rule_shifts[:, columns]) >= 0).mean())
+            p = float((criterion.margin(self.rule_shifts.delta_db[:, columns]) >= 0).mean())
             for f in criterion.frequencies_hz:
                 likely[f] = max(likely.get(f, 0.0), p)
         top = max(likely.values())
-        return tuple(f for f in rule.frequencies_hz if likely[f] >= min(0.5, top))
+        return tuple(f for f in rule.frequencies_hz if likely.get(f, 0.0) >= min(0.5, top))
+
+    @cached_property
+    def clearing_risk(self) -> float:
+        """Largest probability that one frequency is `clearing_excess_db` past its criterion."""
+        order = {f: k for k, f in enumerate(self.model.rule.frequencies_hz)}
+        excess = self.model.settings.clearing_excess_db
+        return max(
+            float((self.rule_shifts.total_db[:, order[f]] > c.at_least_db + excess).mean())
+            for c in self.model.judged
+            for f in c.frequencies_hz
+        )
 
     @property
     def cleared(self) -> bool:
         """Whether the evidence, and not the prior alone, says that the rule is not met."""
-        settings, rule = self.model.settings, self.model.rule
+        settings = self.model.settings
         prior_odds = settings.prevalence / (1.0 - settings.prevalence)
-        odds = self.p_changed / max(1.0 - self.p_changed, 1e-12)
+        odds = self.p_with_common / max(1.0 - self.p_with_common, 1e-12)
         if odds * settings.clearing_ratio > prior_odds:
             return False
-        order = {f: k for k, f in enumerate(rule.frequencies_hz)}
-        for criterion in rule.criteria:
-            limit = criterion.at_least_db + settings.clearing_excess_db
-            for f in criterion.frequencies_hz:
-                if (self.rule_shifts[:, order[f]] > limit).mean() > settings.clearing_risk:
-                    return False
-        return True
+        return self.clearing_risk <= settings.clearing_risk
 
     @property
     def decision(self) -> str:
         settings = self.model.settings
+        if not self.model.judged:
+            return "not determinable"
         if self.p_changed >= settings.changed_at:
             return "changed"
-        if self.p_changed <= settings.unchanged_at and self.cleared:
-            return "unchanged"
+        if self.p_changed > settings.unchanged_at:
+            return "inconclusive"
+        if self.p_with_common >= settings.changed_at:
+            return "not determinable"
+        if self.p_with_common <= settings.unchanged_at and self.cleared:
+            return "unchanged" if self.model.complete else "not determinable"
         return "inconclusive"
 
-    def predictions(self, places: Array, intensities: Array) -> tuple[Array, Array]:
-        """P(heard) on places x intensities if the rule is not met, and if it is."""
+    @property
+    def common_shift_db(self) -> tuple[float, float, float] | None:
+        """Median and 95 % interval of a shift that may be the device's, if there is much of one."""
+        if not self.model.offset_allowed:
+            return None
+        middle, low, high = np.quantile(self.rule_shifts.common_db, (0.5, 0.025, 0.975))
+        return (float(middle), float(low), float(high)) if abs(middle) >= 5.0 else None
+
+    def hypotheses(self, places: Array, intensities: Array) -> tuple[Array, Array]:
+        """Probabilities of not met, met (and met with the common part alone), and P(heard) of each.
+
+        P(heard) is given on places x intensities.
+        """
         model = self.model
         # Half of the draws from changed ears, so that the rarer side is not seen by a few only.
         changed = min(max(float(self.weights[1:].sum()), 1e-12), 1.0 - 1e-12)
         allocation = self.weights * np.where(
             np.arange(self.weights.size) == 0, 0.5 / (1.0 - changed), 0.5 / changed
         )
-        w, g, delta, picks = self.samples(places, model.rule_places, allocation, SCORE_SAMPLES, 2)
-        weight = np.where(picks == 0, 1.0 - changed, changed)
-        met = model.rule.margin(delta) >= 0
+        draws = self.draw(places, model.rule_places, allocation, SCORE_SAMPLES, 2)
+        weight = np.where(draws.component == 0, 1.0 - changed, changed)
+        group = np.where(model.margin(draws.delta_db) >= 0, MET, NOT_MET)
+        p = [1.0 - self.p_changed, self.p_changed]
+        if model.offset_allowed:
+            group[(group == NOT_MET) & (model.margin(draws.total_db) >= 0)] = COMMON
+            either = (model.margin(self.rule_shifts.delta_db) >= 0) | (
+                model.margin(self.rule_shifts.total_db) >= 0
+            )
+            p = [1.0 - float(either.mean()), self.p_changed, float(either.mean()) - self.p_changed]
         split = split_predictions(
-            w, g, weight, met, intensities, model.settings.guess, model.settings.lapse
-        )
-        return split[1], split[0]
+            draws.slope, draws.offsets, weight, group, len(p), intensities,
+            model.settings.guess, model.settings.lapse,
+        )  # fmt: skip
+        return np.array(p), split
 
     def before_and_after(
         self, places: Array, count: int, rng: np.random.Generator, weighed: bool
@@ -369,6 +520,6 @@ class ShiftState:
 
         The posterior is one mixture, so weighing by probability (`weighed`) is all there is.
         """
-        w, g, delta, _ = self.samples(places, places, self.weights, count, 3)
-        after = -g / np.maximum(w, SMALLEST_SLOPE)[:, None]
-        return after - delta / self.model.domain.intensity.scale, after
+        draws = self.draw(places, places, self.weights, count, 3)
+        after = -draws.offsets / np.maximum(draws.slope, SMALLEST_SLOPE)[:, None]
+        return after - draws.total_db / self.model.domain.intensity.scale, after

@@ -16,7 +16,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Protocol as Interface
 
 import numpy as np
 
@@ -80,12 +81,20 @@ class Case:
     guess: float = 0.0
     domain: str = "fine"
     until_right: bool = False  # stop a screen once the right model has won: enough for a table
+    columns: ClassVar[tuple[str, ...]] = COLUMNS
 
     @property
     def key(self) -> str:
-        """Names the case's file; changes with anything that changes its rows."""
-        text = json.dumps([asdict(self), __version__], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:20]
+        return key_of(self)
+
+    def rows(self) -> list[Row]:
+        return run_case(self)
+
+
+def key_of(case: Any) -> str:
+    """Names a case's file; changes with anything that changes its rows."""
+    text = json.dumps([asdict(case), __version__], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
 def seed_of(*parts: object) -> int:
@@ -151,8 +160,19 @@ def _screen(
 # Running cases ---------------------------------------------------------------------------------
 
 
+class Work(Interface):
+    """A piece of a study: its own rows, under its own name, depending on nothing but itself."""
+
+    columns: ClassVar[tuple[str, ...]]
+
+    @property
+    def key(self) -> str: ...
+
+    def rows(self) -> list[Row]: ...
+
+
 def run_study(
-    cases: Sequence[Case],
+    cases: Sequence[Work],
     out: Path,
     jobs: int = 1,
     cluster: str | None = None,
@@ -172,7 +192,7 @@ def run_study(
     start = time.monotonic()
     with closing(_results(missing, jobs, cluster)) as results:
         for case, rows in results:
-            _write_whole(_frame(rows), paths[case.key])
+            _write_whole(_frame(rows, case.columns), paths[case.key])
             done += 1
             progress(done, len(cases))
     if missing:
@@ -197,10 +217,10 @@ def effort_of(out: Path) -> str:
     return "; ".join(path.read_text(encoding="utf-8").splitlines()) if path.exists() else ""
 
 
-def _frame(rows: list[Row]) -> "pl.DataFrame":
+def _frame(rows: list[Row], columns: tuple[str, ...]) -> "pl.DataFrame":
     import polars as pl
 
-    return pl.DataFrame(rows, schema=list(COLUMNS), orient="row", infer_schema_length=None)
+    return pl.DataFrame(rows, schema=list(columns), orient="row", infer_schema_length=None)
 
 
 def _write_whole(frame: "pl.DataFrame", path: Path) -> None:
@@ -211,15 +231,15 @@ def _write_whole(frame: "pl.DataFrame", path: Path) -> None:
 
 
 def _results(
-    cases: Sequence[Case], jobs: int, cluster: str | None
-) -> Generator[tuple[Case, list[Row]], None, None]:
+    cases: Sequence[Work], jobs: int, cluster: str | None
+) -> Generator[tuple[Work, list[Row]], None, None]:
     if not cases:
         return
     if cluster is not None:
         yield from _on_cluster(cases, cluster)
     elif jobs == 1:
         for case in cases:
-            yield case, run_case(case)
+            yield case, case.rows()
     else:
         from joblib import Parallel, delayed
 
@@ -228,11 +248,15 @@ def _results(
         yield from pool(delayed(_case_and_rows)(case) for case in cases)
 
 
-def _case_and_rows(case: Case) -> tuple[Case, list[Row]]:
-    return case, run_case(case)
+def _case_and_rows(case: Work) -> tuple[Work, list[Row]]:
+    return case, case.rows()
 
 
-def _on_cluster(cases: Sequence[Case], address: str) -> Iterator[tuple[Case, list[Row]]]:
+def _rows(case: Work) -> list[Row]:
+    return case.rows()
+
+
+def _on_cluster(cases: Sequence[Work], address: str) -> Iterator[tuple[Work, list[Row]]]:
     try:
         from distributed import Client
         from distributed import as_completed as as_gathered
@@ -245,7 +269,7 @@ def _on_cluster(cases: Sequence[Case], address: str) -> Iterator[tuple[Case, lis
     except (OSError, ValueError, TimeoutError) as error:
         raise ValueError(f"no Dask scheduler answers at {address!r}: {error}") from None
     with client:
-        futures = client.map(run_case, cases, key=[f"earshift-{case.key}" for case in cases])
+        futures = client.map(_rows, cases, key=[f"earshift-{case.key}" for case in cases])
         by_key = {future.key: case for future, case in zip(futures, cases, strict=True)}
         for future in as_gathered(futures):
             if future.status != "finished":
@@ -502,13 +526,12 @@ def best_candidates() -> list[Protocol]:
 HALVES = {"tuning": 0, "held-back": 1}  # by parity of the person's number; norms.json uses 0
 
 
-def read_ears(path: Path, half: str) -> dict[str, list[Ear]]:
-    """Real ears of one half of the people, by class: a CSV with SEQN and thresholds by frequency.
-
-    The profound class is left out: hardly anybody, and most tones are beyond the domain.
-    """
+def _read_half(path: Path, half: str) -> tuple["pl.DataFrame", list[str]]:
+    """The rows of one half of the people, checked, and the names of the frequencies' columns."""
     import polars as pl
 
+    if half not in HALVES:
+        raise ValueError(f"half must be one of {', '.join(HALVES)}, got {half!r}")
     frequencies = [str(int(f)) for f in norms.tables()["class_medians"]["frequencies_hz"]]
     try:
         table = pl.read_csv(path)
@@ -522,8 +545,30 @@ def read_ears(path: Path, half: str) -> dict[str, list[Ear]]:
     bad = [name for name in wanted.columns if not wanted[name].dtype.is_numeric()]
     if bad or any(wanted[name].null_count() for name in wanted.columns):
         raise ValueError(f"{path.name} has cells that are no numbers; every ear needs all of them")
+    return wanted.filter(pl.col("SEQN") % 2 == HALVES[half]), frequencies
+
+
+def people(path: Path, half: str, count: int, seed: int = 0) -> list[Ear]:
+    """One ear each of so many people, drawn from one half of them."""
+    rows, frequencies = _read_half(path, half)
+    ears = rows.sample(fraction=1.0, shuffle=True, seed=seed)
+    ears = ears.unique("SEQN", keep="first", maintain_order=True)
+    if ears.height < count:
+        raise ValueError(f"the {half} half of {path.name} has {ears.height} people, not {count}")
+    return [
+        Ear(f"person {row['SEQN']}", tuple((float(f), float(row[f])) for f in frequencies))
+        for row in ears.head(count).iter_rows(named=True)
+    ]
+
+
+def read_ears(path: Path, half: str) -> dict[str, list[Ear]]:
+    """Real ears of one half of the people, by class: a CSV with SEQN and thresholds by frequency.
+
+    The profound class is left out: hardly anybody, and most tones are beyond the domain.
+    """
+    rows, frequencies = _read_half(path, half)
     out: dict[str, list[Ear]] = {name: [] for name in norms.class_names()}
-    for row in table.filter(pl.col("SEQN") % 2 == HALVES[half]).iter_rows(named=True):
+    for row in rows.iter_rows(named=True):
         levels = [float(row[f]) for f in frequencies]
         name = classify(sum(levels[:3]) / 3)
         ears = out[name]
