@@ -6,7 +6,7 @@ what it wrote is on the disk, with its audit row. One SQLite file, or PostgreSQL
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -312,12 +312,12 @@ class Store:
         """All visits of a person, in the order they began."""
         query = (
             select(t.visits)
-            .where(t.visits.c.person_id == person_id)
+            .where(t.visits.c.person_id == rows.as_id(person_id, "person"))
             .order_by(t.visits.c.started_at, t.visits.c.id)
         )
         with reading(self._engine) as connection:
-            rows.person_of(connection, person_id)
-            return [rows.to_record(Visit, row) for row in connection.execute(query)]
+            found = [rows.to_record(Visit, row) for row in connection.execute(query)]
+            return found or rows.nothing_of(connection, person_id)
 
     def count_visits(self) -> int:
         with reading(self._engine) as connection:
@@ -374,7 +374,7 @@ class Store:
         query = (
             rows.exams_query()
             .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
-            .where(t.visits.c.person_id == person_id)
+            .where(t.visits.c.person_id == rows.as_id(person_id, "person"))
             .order_by(func.coalesce(t.exams.c.measured_at, t.visits.c.started_at), t.exams.c.id)
         )
         if kind is not None:
@@ -384,8 +384,8 @@ class Store:
         if state is not None:
             query = query.where(rows.newest_state() == rows.one_of(state, EXAM_STATES, "state"))
         with reading(self._engine) as connection:
-            rows.person_of(connection, person_id)
-            return [rows.to_record(ExamRecord, row) for row in connection.execute(query)]
+            found = [rows.to_record(ExamRecord, row) for row in connection.execute(query)]
+            return found or rows.nothing_of(connection, person_id)
 
     def set_exam_state(
         self,
@@ -417,7 +417,7 @@ class Store:
             if version != before:
                 details["engine_version_was"] = before
             rows.add_audit(connection, author, f"exam {state}", f"exams:{exam_id}", reason, details)
-            return replace(exam, state=state)
+            return rows.exam_of(connection, exam_id)
 
     # Trials
 
@@ -442,7 +442,7 @@ class Store:
         found out instead of mixed in.
         """
         author = rows.text(author, "author")
-        values = {
+        values: dict[str, Any] = {
             "kind": rows.one_of(kind, TRIAL_KINDS, "kind"),
             "ear": rows.one_of(ear, EARS, "ear"),
             "frequency_hz": finite(frequency_hz, "frequency_hz"),
@@ -468,19 +468,15 @@ class Store:
                 )
             if exam.ear != ear:
                 raise StoreError(f"exam {exam_id} is of the {exam.ear} ear, got a {ear} trial")
-            last = connection.execute(
-                select(func.coalesce(func.max(t.trials.c.number), 0)).where(
-                    t.trials.c.exam_id == exam_id
-                )
-            ).scalar_one()
-            if number is not None and number != last + 1:
+            following = exam.last_number + 1
+            if number is not None and number != following:
                 raise StoreError(
                     f"trial {number} of exam {exam_id} cannot be stored: the next one is "
-                    f"{last + 1}. Another program may be answering this exam; load it again"
+                    f"{following}. Another program may be answering this exam; load it again"
                 )
-            values |= {"exam_id": exam_id, "number": last + 1}
-            new = rows.add_row(connection, t.trials, values, author)
-            return TrialRecord(**new._mapping)
+            values |= {"exam_id": exam_id, "number": following}
+            new = rows.add_only(connection, t.trials, values, author)
+        return TrialRecord(id=new, **values)
 
     def void_trial(self, trial_id: int, *, author: str, reason: str) -> TrialRecord:
         """Take a trial back: it stays, flagged, and counts for nothing."""
@@ -574,10 +570,14 @@ class Store:
 
     def notes(self, person_id: int) -> list[Note]:
         """All notes about a person, oldest first."""
-        query = select(t.notes).where(t.notes.c.person_id == person_id).order_by(t.notes.c.id)
+        query = (
+            select(t.notes)
+            .where(t.notes.c.person_id == rows.as_id(person_id, "person"))
+            .order_by(t.notes.c.id)
+        )
         with reading(self._engine) as connection:
-            rows.person_of(connection, person_id)
-            return [rows.to_record(Note, row) for row in connection.execute(query)]
+            found = [rows.to_record(Note, row) for row in connection.execute(query)]
+            return found or rows.nothing_of(connection, person_id)
 
     def audit(
         self, *, after: int = 0, limit: int = 100, subject: str | None = None
@@ -604,7 +604,7 @@ class Store:
         with reading(self._engine) as connection:
             if person_id is not None:
                 rows.person_of(connection, person_id)
-                query = query.where(t.visits.c.person_id == person_id)
+                query = query.where(t.visits.c.person_id == rows.as_id(person_id, "person"))
             last = 0
             while page := connection.execute(query.where(t.visits.c.id > last)).all():
                 visits = [rows.to_record(Visit, row) for row in page]

@@ -8,10 +8,22 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime
+from functools import cache
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Connection, Row, ScalarSelect, Select, Table, delete, func, insert, select
+from sqlalchemy import (
+    Connection,
+    Row,
+    ScalarSelect,
+    Select,
+    Table,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+)
 
 from earshift import __version__
 from earshift.records import (
@@ -195,11 +207,23 @@ def add_row(
     reason: str = "",
     details: Mapping[str, Any] | None = None,
 ) -> Row[Any]:
-    """A new row with its audit row."""
-    new = connection.execute(insert(table).values(**values).returning(table.c.id)).scalar_one()
-    add_audit(connection, author, "add", f"{table.name}:{new}", reason, details)
-    # Read back: SQLite's RETURNING gives 10 where the row holds 10.0.
+    """A new row with its audit row, as it now stands there."""
+    new = add_only(connection, table, values, author, reason, details)
     return connection.execute(select(table).where(table.c.id == new)).one()
+
+
+def add_only(
+    connection: Connection,
+    table: Table,
+    values: Mapping[str, Any],
+    author: str,
+    reason: str = "",
+    details: Mapping[str, Any] | None = None,
+) -> int:
+    """A new row with its audit row; its id."""
+    new: int = connection.execute(insert(table).values(**values).returning(table.c.id)).scalar_one()
+    add_audit(connection, author, "add", f"{table.name}:{new}", reason, details)
+    return new
 
 
 def add_audit(
@@ -225,6 +249,7 @@ def add_audit(
 # People
 
 
+@cache  # built once: every call begins with one of these
 def people_query() -> Select[Any]:
     """People with the newest of their identities, if it was not erased."""
     i = t.identities
@@ -255,6 +280,12 @@ def person_of(connection: Connection, person_id: int) -> Person:
     if found is None:
         raise StoreError(f"there is no person {person_id}")
     return to_record(Person, found)
+
+
+def nothing_of(connection: Connection, person_id: int) -> list[Any]:
+    """The empty list of somebody who exists; who does not is refused."""
+    person_of(connection, person_id)
+    return []
 
 
 def person_by_code(connection: Connection, code: str) -> Person | None:
@@ -326,6 +357,7 @@ def delete_visits(connection: Connection, person_id: int) -> None:
 # Exams
 
 
+@cache
 def newest_state() -> ScalarSelect[Any]:
     states = t.exam_states
     return (
@@ -338,6 +370,7 @@ def newest_state() -> ScalarSelect[Any]:
     )
 
 
+@cache
 def exams_query() -> Select[Any]:
     return select(t.exams, newest_state().label("state"))
 
@@ -350,17 +383,48 @@ def exam_of(connection: Connection, exam_id: int) -> ExamRecord:
     return to_record(ExamRecord, found)
 
 
-def exam_to_extend(connection: Connection, exam_id: int) -> ExamRecord:
-    """The exam, with its person held: until the transaction ends nobody else adds to it."""
-    owner = (
-        select(t.visits.c.person_id)
+def exam_to_extend(connection: Connection, exam_id: int) -> Row[Any]:
+    """Ear, kind, state and last trial's number of an exam whose person is not erased.
+
+    Holds the person: until the transaction ends nobody else adds to the exam. What a statement
+    reads is as old as its start, so the lock comes first and the reading after it.
+    """
+    exam_id = as_id(exam_id, "exam")
+    if connection.execute(_lock_owner(), {"exam_id": exam_id}).first() is None:
+        raise StoreError(f"there is no exam {exam_id}")
+    found = connection.execute(_exam_to_extend(), {"exam_id": exam_id}).one()
+    if found.erased_at is not None:
+        raise StoreError(f"person {found.person_id} was erased on {found.erased_at:%Y-%m-%d}")
+    return found
+
+
+@cache
+def _lock_owner() -> Select[Any]:
+    return (
+        select(t.people.c.id)
+        .join(t.visits, t.visits.c.person_id == t.people.c.id)
         .join(t.exams, t.exams.c.visit_id == t.visits.c.id)
-        .where(t.exams.c.id == as_id(exam_id, "exam"))
+        .where(t.exams.c.id == bindparam("exam_id"))
+        .with_for_update(of=t.people)
     )
-    person_id = connection.execute(owner).scalar_one_or_none()
-    if person_id is not None:
-        living_person(connection, person_id)
-    return exam_of(connection, exam_id)
+
+
+@cache
+def _exam_to_extend() -> Select[Any]:
+    last = select(func.max(t.trials.c.number)).where(t.trials.c.exam_id == t.exams.c.id)
+    return (
+        select(
+            t.exams.c.ear,
+            t.exams.c.kind,
+            t.visits.c.person_id,
+            newest_state().label("state"),
+            func.coalesce(last.correlate(t.exams).scalar_subquery(), 0).label("last_number"),
+            t.erasures.c.at.label("erased_at"),
+        )
+        .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
+        .outerjoin(t.erasures, t.erasures.c.person_id == t.visits.c.person_id)
+        .where(t.exams.c.id == bindparam("exam_id"))
+    )
 
 
 def open_exam(connection: Connection, values: Mapping[str, Any], author: str) -> ExamRecord:
@@ -395,6 +459,7 @@ def check_reference(connection: Connection, exam_id: int, person_id: int, ear: s
         )
 
 
+@cache
 def trials_query() -> Select[Any]:
     voids = t.voids
     return select(
