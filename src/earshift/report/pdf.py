@@ -9,9 +9,11 @@ import logging
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import zip_longest
 from pathlib import Path
 
+from fontTools.ttLib import TTFont  # type: ignore[import-untyped]
 from fpdf import FPDF
 from fpdf.fonts import TTFFont
 
@@ -60,20 +62,17 @@ def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tupl
     if paper not in PAPERS:
         raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
     pdf = FPDF(unit="mm", format=paper)
-    font = _Font(pdf, fonts)
-    page, words = font.covered(page), font.covered(words)
-    warnings = [words.code_points.format(points=" ".join(font.lacking))] if font.lacking else []
-    sheet = _Sheet(pdf, page, words, warnings)
-    for columns in sheet.opening():
-        sheet.place(columns)
-    for number, sections in enumerate(page.rounds):
-        if number:
-            sheet.turn()
-        for pair in sheet.ears(sections):
-            sheet.place(pair)
-    for line in sheet.closing():
-        sheet.place([[line]])
-    return sheet.finished(), warnings
+    try:
+        font = _Font(pdf, fonts)
+        page, words = font.covered(page), font.covered(words)
+        warnings = [words.code_points.format(points=" ".join(font.lacking))] if font.lacking else []
+        sheet = _Sheet(pdf, page, words, warnings)
+        sheet.fill()
+        return bytes(pdf.output()), warnings
+    finally:
+        for opened in pdf.fonts.values():
+            if isinstance(opened, TTFFont):
+                opened.ttfont.close()
 
 
 class _Font:
@@ -90,6 +89,7 @@ class _Font:
         others = [f"given{number}" for number in range(len(given))]
         for name, path in zip(others, given, strict=True):
             try:
+                TTFont(BytesIO(path.read_bytes())).getBestCmap()
                 pdf.add_font(name, "", path)
             except Exception as error:  # a damaged font fails in as many ways as it has tables
                 raise ValueError(f"{path} must be a TrueType font file: {error!r}") from None
@@ -135,7 +135,7 @@ class _Sheet:
         self.bottom = self.pdf.h - MARGIN - _height(self.foot) - 2.0 - BODY.line
         self._furnish()
 
-    def turn(self) -> None:
+    def _turn(self) -> None:
         """Go on at the top of a new page."""
         self.pdf.add_page()
         self._furnish()
@@ -156,18 +156,27 @@ class _Sheet:
         self._write(MARGIN, y + 0.5 + _height(self.foot), self.width, number, BODY, "R")
         self.top = self.y = MARGIN + _height(head) + 1.0
 
-    def finished(self) -> bytes:
-        return bytes(self.pdf.output())
+    def fill(self) -> None:
+        """Put the whole report on paper."""
+        for columns in self._opening():
+            self._place(columns)
+        for number, sections in enumerate(self.page.rounds):
+            if number:
+                self._turn()
+            for pair in self._ears(sections):
+                self._place(pair)
+        for line in self._closing():
+            self._place([[line]])
 
-    def place(self, columns: Sequence[Column]) -> None:
+    def _place(self, columns: Sequence[Column]) -> None:
         """Columns side by side at the present place, which then moves below them."""
         height = max(map(_height, columns))
         if height > self.bottom - self.top:
             for row in zip_longest(*columns):
-                self.place([[piece] if piece else [] for piece in row])
+                self._place([[piece] if piece else [] for piece in row])
             return
         if self.y + height > self.bottom:
-            self.turn()
+            self._turn()
         for number, column in enumerate(columns):
             self._draw(column, MARGIN + number * (self.half + GUTTER), self.y)
         self.y += height
@@ -179,7 +188,7 @@ class _Sheet:
 
     # What stands on the page
 
-    def opening(self) -> list[list[Column]]:
+    def _opening(self) -> list[list[Column]]:
         page = self.page
         person = [*self._heading(page.person_heading), *self._facts(page.person)]
         visit = [*self._heading(page.visit_heading), *self._facts(page.visit)]
@@ -187,7 +196,7 @@ class _Sheet:
         cautions = [_space(1.0), *cautions]
         return [[self._lines(page.heading, TITLE, self.width)], [person, visit], [cautions]]
 
-    def ears(self, sections: Sequence[Section]) -> list[tuple[Column, ...]]:
+    def _ears(self, sections: Sequence[Section]) -> list[tuple[Column, ...]]:
         """Both ears' columns, with pictures that are smaller when the page would be too short."""
         for scale in (1.0, 0.95, 0.9, 0.85, SMALLEST_PICTURE):
             columns = [self._section(section, scale) for section in sections]
@@ -216,7 +225,7 @@ class _Sheet:
             self._lines(section.small_print, SMALL, self.half),
         ]
 
-    def closing(self) -> Column:
+    def _closing(self) -> Column:
         page = self.page
         lines = self._legend()
         if page.notes:
