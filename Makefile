@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types bench bench-peers results picture constraints clean help
+.PHONY: demo test soak check lint types bench bench-peers results picture constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -24,6 +24,9 @@ demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 test: $(STAMP) ## lint, types and all tests
 	$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest
+
+soak: $(STAMP) ## 200 kills of a real examiner on every database (make test: 20)
+	EARSHIFT_KILLS=200 $(BIN)/python -m pytest -s tests/test_kills.py
 
 check: lint types ## lint and types only
 

@@ -153,7 +153,7 @@ def reference_for(
     if exam_id is not None:
         record = store.exam(exam_id)
         visit = store.visit(record.visit_id)
-        reason = _why_no_reference(store, record, visit, simulated)
+        reason = _why_no_reference(record, visit, simulated)
         if visit.person_id != person_id:
             reason = "it is another person's"
         elif record.ear != ear:
@@ -163,7 +163,7 @@ def reference_for(
         return record
     reasons = []
     for record in reversed(store.exams(person_id, ear=ear)):
-        reason = _why_no_reference(store, record, store.visit(record.visit_id), simulated)
+        reason = _why_no_reference(record, store.visit(record.visit_id), simulated)
         if reason is None:
             return record
         if record.kind != "screen":
@@ -175,19 +175,14 @@ def reference_for(
     )
 
 
-def _why_no_reference(
-    store: "Store", record: ExamRecord, visit: Visit, simulated: bool
-) -> str | None:
+def _why_no_reference(record: ExamRecord, visit: Visit, simulated: bool) -> str | None:
     if visit.mode == "simulated" and not simulated:
         return "its answers were simulated"
     if record.kind == "audiogram":
         return None
     if record.kind != "exam":
         return "a screen is no full exam"
-    tones = sum(trial.kind == "tone" for trial in live_trials(store.trials(record.id)))
-    if record.state != "done" or tones < record.design["max_tones"]:
-        return f"it is not finished ({tones} of {record.design['max_tones']} tones)"
-    return None
+    return None if record.state == "done" else f"it is {record.state} and not a full exam"
 
 
 @dataclass(frozen=True)
@@ -359,8 +354,11 @@ class Session:
     ) -> None:
         self.store, self.author = store, author
         self._practice = practice
-        self.record = store.exam(exam_id)
-        self.trials: tuple[TrialRecord, ...] = store.trials(exam_id)
+        self._load(exam_id)
+
+    def _load(self, exam_id: int) -> None:
+        self.record = self.store.exam(exam_id)
+        self.trials: tuple[TrialRecord, ...] = self.store.trials(exam_id)
         self.sitting = rebuild(self.record, self.trials)
 
     @property
@@ -479,6 +477,8 @@ class Session:
                 "can be gone on with"
             )
         self._set_state("open", reason)
+        # The write above waited for an answer that a dying program may have left on its way.
+        self._load(self.record.id)
 
     def abandon(self, reason: str) -> None:
         """Give the exam up. Its answers stay, and it gets no result."""
@@ -490,7 +490,10 @@ class Session:
         )
 
     def finish(self) -> ResultRecord:
-        """Store what is shown at the end, word for word, and close the exam."""
+        """Store what is shown at the end, word for word, and close the exam.
+
+        An exam that ends before its last tone is abandoned: it has a result, but is no full exam.
+        """
         if not self.tones and not self.sitting.done:
             raise ValueError(f"exam {self.record.id} has no answers yet: there is nothing to show")
         self._refuse_if_moved_on()
@@ -501,7 +504,9 @@ class Session:
             settings=self.sitting.to_dict()["design"],
             engine_version=__version__,
         )
-        self._set_state("done", "finished")
+        # What reads records takes an exam that is done for a full one.
+        cut_short = isinstance(self.sitting, Exam) and not self.sitting.done
+        self._set_state("abandoned" if cut_short else "done", "finished")
         return result
 
     def shown(self) -> dict[str, Any]:

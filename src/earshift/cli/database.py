@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from earshift.store import Store
 
 # The same for every command that touches records; docs/records.md explains them.
-DONE, MISUSE, NOT_FINISHED, STORE_TROUBLE = 0, 2, 3, 4
+NOT_FINISHED, STORE_TROUBLE = 3, 4  # 2, wrong use, is what `fail` gives
 EXIT_CODES = (
     "Exit codes: 0 done; 2 wrong use or input, nothing was changed; 3 not finished, all answers "
     "are kept; 4 trouble with the database."
