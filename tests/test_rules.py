@@ -22,6 +22,7 @@ from earshift.rules import (
     EarFinding,
     Rule,
     as_rule,
+    confirmed,
     judge_ear,
     judge_person,
     recordable,
@@ -71,7 +72,8 @@ def decide(rule: Rule, *shifts_db: float, at: float = 20.0) -> str:
     """The decision for these shifts at the rule's frequencies, from a flat baseline."""
     baseline = dict.fromkeys(rule.frequencies_hz, at)
     now = {f: at + shift for f, shift in zip(rule.frequencies_hz, shifts_db, strict=True)}
-    return judge_ear(rule, es.Audiogram(baseline), es.Audiogram(now)).decision
+    now_and_then = es.Audiogram(baseline), es.Audiogram(now)
+    return judge_ear(rule, *now_and_then, allow_unverified=True).decision
 
 
 # The rules as published --------------------------------------------------------------------------
@@ -292,7 +294,7 @@ DECISIONS = ("changed", "unchanged", "not determinable")
 
 
 def finding_of(decision: str) -> EarFinding:
-    return EarFinding(decision, {}, None, ())
+    return EarFinding("osha-sts", decision, {}, None, ())
 
 
 @pytest.mark.parametrize("left", [*DECISIONS, None])
@@ -359,9 +361,10 @@ def test_missing_data_can_only_make_it_not_determinable(
 ) -> None:
     full = [{f: 5.0 * k for f, k in zip(HZ, row, strict=True)} for row in (baseline, now)]
     part = [{f: v for f, v in ear.items() if (k, f) not in gone} for k, ear in enumerate(full)]
-    known = judge_ear(rule, *map(es.Audiogram, full)).decision
+    known = judge_ear(rule, *map(es.Audiogram, full), allow_unverified=True).decision
     assert known != "not determinable"
-    assert judge_ear(rule, *map(es.Audiogram, part)).decision in (known, "not determinable")
+    seen = judge_ear(rule, *map(es.Audiogram, part), allow_unverified=True).decision
+    assert seen in (known, "not determinable")
 
 
 @given(
@@ -373,9 +376,9 @@ def test_missing_data_can_only_make_it_not_determinable(
 def test_hearing_worse_never_takes_a_change_back(
     rule: Rule, baseline: dict[float, int], now: dict[float, int], worse: dict[float, int]
 ) -> None:
-    before = judge_ear(rule, es.Audiogram(baseline), es.Audiogram(now))
+    before = judge_ear(rule, es.Audiogram(baseline), es.Audiogram(now), allow_unverified=True)
     worsened = {f: level + worse.get(f, 0) for f, level in now.items()}
-    after = judge_ear(rule, es.Audiogram(baseline), es.Audiogram(worsened))
+    after = judge_ear(rule, es.Audiogram(baseline), es.Audiogram(worsened), allow_unverified=True)
     order = ("unchanged", "not determinable", "changed")
     assert order.index(after.decision) >= order.index(before.decision)
 
@@ -394,6 +397,7 @@ def test_moving_both_audiograms_alike_changes_nothing(
             rule,
             es.Audiogram({f: (level + move) / 10 for f, level in baseline.items()}),
             es.Audiogram({f: (level + move) / 10 for f, level in now.items()}),
+            allow_unverified=True,
         )
         for move in (0, by)
     )
@@ -512,8 +516,8 @@ def test_rules_that_need_other_frequencies_are_not_half_corrected(
     name: str, hz: tuple[float, ...]
 ) -> None:
     # Whatever was measured: NIOSH does not correct for age, and 2 to 4 kHz alone must not slip by.
-    with pytest.raises(ValueError, match="no verified age correction"):
-        judge_ear(RULES[name], flat(0.0, hz), flat(15.0, hz), EXAMPLE_AGE)
+    with pytest.raises(ValueError, match="age correction"):
+        judge_ear(RULES[name], flat(0.0, hz), flat(15.0, hz), EXAMPLE_AGE, allow_unverified=True)
 
 
 def test_the_correction_is_a_difference_of_two_table_values() -> None:
@@ -573,7 +577,10 @@ def test_a_table_of_ones_own_serves_any_sex_and_ends_at_its_own_ages() -> None:
     age = AgeCorrection("other", 30, 31, OWN_TABLE)
     assert age.at(500.0) == 1.5
     assert AgeCorrection("other", 18, 80, OWN_TABLE).at(6000.0) == 3.0
-    finding = judge_ear(NIOSH, flat(0.0), flat(15.0), age)
+    with pytest.raises(ValueError, match="without age correction"):
+        judge_ear(NIOSH, flat(0.0), flat(15.0), age)
+    own_policy = Rule("15 dB, corrected", NIOSH.criteria)
+    finding = judge_ear(own_policy, flat(0.0), flat(15.0), age)
     assert finding.shifts_db == dict.fromkeys(NIOSH_HZ, 13.5)
     assert finding.decision == "unchanged"
 
@@ -784,7 +791,8 @@ def test_margins_on_arrays_are_a_plain_loops(rule: Rule, data: st.DataObject) ->
         # Met is a margin of 0 or more, and that is what the audiograms' comparison says.
         met = margins[at] >= 0
         assert met == (expected >= -1e-9)
-        finding = judge_ear(rule, es.Audiogram(dict.fromkeys(hz, 0.0)), es.Audiogram(one))
+        unshifted = es.Audiogram(dict.fromkeys(hz, 0.0))
+        finding = judge_ear(rule, unshifted, es.Audiogram(one), allow_unverified=True)
         assert finding.decision == ("changed" if met else "unchanged")
         assert finding.margin_db == pytest.approx(expected, abs=1e-9)
 
@@ -799,3 +807,70 @@ def test_a_margin_of_exactly_the_limit_is_met() -> None:
 def test_shifts_at_other_frequencies_than_the_rules_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(ValueError, match="3 frequencies"):
         OSHA.margin(np.zeros(shape))
+
+
+# What a finding carries ---------------------------------------------------------------------------
+
+
+def test_a_finding_names_its_rule_its_ear_and_what_met_it() -> None:
+    finding = judge_ear("niosh-15", flat(0.0), flat(0.0, hz_4000=20), ear="left")
+    assert (finding.rule, finding.ear, finding.decision) == ("niosh-15", "left", "changed")
+    assert finding.met == (Criterion((4000.0,), 15.0),)
+    assert finding.unverified is None
+
+
+def test_an_unverified_rule_is_gated_and_marked_on_two_audiograms_too() -> None:
+    with pytest.raises(ValueError, match="allow_unverified"):
+        judge_ear("asha-1994", flat(0.0), flat(20.0))
+    finding = judge_ear("asha-1994", flat(0.0), flat(20.0), allow_unverified=True)
+    assert finding.unverified is not None
+    assert "not verified" in finding.unverified
+
+
+def test_swapped_dates_and_strange_ears_are_refused() -> None:
+    with pytest.raises(ValueError, match="swapped"):
+        judge_ear(OSHA, flat(0.0), flat(0.0), dates=(date(2026, 1, 2), date(2026, 1, 1)))
+    with pytest.raises(ValueError, match="ear must be"):
+        judge_ear(OSHA, flat(0.0), flat(0.0), ear="both")
+
+
+@pytest.mark.parametrize(
+    ("retest", "decision"),
+    [
+        (flat(0.0, hz_4000=15), "changed"),
+        (flat(0.0, hz_4000=14), "unchanged"),
+        (flat(0.0, hz_3000=40), "unchanged"),  # another frequency confirms nothing
+        (
+            es.Audiogram(dict.fromkeys((500.0, 1000.0, 2000.0, 3000.0, 6000.0), 0.0)),
+            "not determinable",
+        ),
+    ],
+)
+def test_a_shift_by_niosh_stands_when_the_retest_shows_it_at_the_same_frequency(
+    retest: es.Audiogram, decision: str
+) -> None:
+    first = judge_ear(NIOSH, flat(0.0), flat(0.0, hz_4000=20), ear="right")
+    assert first.decision == "changed"
+    assert confirmed(first, judge_ear(NIOSH, flat(0.0), retest, ear="right")).decision == decision
+
+
+def test_a_retest_of_the_other_ear_or_by_another_rule_confirms_nothing() -> None:
+    first = judge_ear(NIOSH, flat(0.0), flat(20.0), ear="right")
+    for other in (
+        judge_ear(NIOSH, flat(0.0), flat(20.0), ear="left"),
+        judge_ear(OSHA, flat(0.0), flat(20.0), ear="right"),
+    ):
+        with pytest.raises(ValueError, match="same rule on the same ear"):
+            confirmed(first, other)
+    unchanged = judge_ear(NIOSH, flat(0.0), flat(0.0), ear="right")
+    assert confirmed(unchanged, first) is unchanged
+
+
+def test_ears_and_rules_are_not_mixed_in_a_person() -> None:
+    left = judge_ear(OSHA, flat(0.0), flat(0.0), ear="left")
+    with pytest.raises(ValueError, match="left ear was given as the right"):
+        judge_person({"right": left})
+    with pytest.raises(ValueError, match="same rule"):
+        judge_person({"left": left, "right": judge_ear(NIOSH, flat(0.0), flat(0.0))})
+    with pytest.raises(ValueError, match="STS"):
+        recordable(judge_ear(NIOSH, flat(0.0), flat(0.0)), flat(0.0))

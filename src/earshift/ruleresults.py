@@ -1,4 +1,4 @@
-"""What the study of rules leaves for readers: tables, pictures and the asked-for beside the reached.
+"""What the study of rules leaves for readers: what was asked for and reached, tables, pictures.
 
 Everything is computed from the study's rows; nothing is typed in.
 """

@@ -30,7 +30,7 @@ from earshift.stimulus import Domain, finite, whole
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-SAMPLES = 16384  # for P(rule met): Monte-Carlo error below 0.003 at the limits
+SAMPLES = 20480  # for P(rule met): Monte-Carlo error below 0.003 at the limits
 SCORE_SAMPLES = 1024  # for the choice of the tone, half of them from changed ears
 SMALLEST_SLOPE = 0.5  # latent units per 10 dB: below it the reference says nothing about dB
 
@@ -40,7 +40,7 @@ class RuleSettings:
     """How a rule is screened for: what is expected, and when to stop."""
 
     prevalence: float = 0.12  # prior P(rule met)
-    changed_at: float = 0.95
+    changed_at: float = 0.80
     unchanged_at: float = 0.02
     clearing_ratio: float = 10.0  # "unchanged" needs this likelihood ratio against "rule met"
     clearing_excess_db: float = 5.0  # ... and at most 5 % that one frequency is this far past
