@@ -935,6 +935,16 @@ def test_missing_characters_are_reported_on_the_page_and_to_the_caller(tmp_path:
     assert write_pdf(visit_of(), path) == []
 
 
+def test_a_note_in_a_script_without_a_font_leaves_room_for_itself(tmp_path: Path) -> None:
+    """The foot names a few characters of many; the caller gets them all."""
+    text = "".join(chr(0x4E00 + k) for k in range(2000))
+    bundle = visit_of(notes=(Note(1, 17, START, "jk", text),))
+    (warning,) = write_pdf(bundle, tmp_path / "visit.pdf")
+    assert warning.count("U+") == 2000
+    _, text = pdf_of(tmp_path / "visit.pdf", bundle)
+    assert "U+4E13…and1980more" in text
+
+
 def test_a_font_that_is_given_fills_the_gap(tmp_path: Path) -> None:
     import matplotlib as mpl
 

@@ -5,7 +5,6 @@ picture. A column that has no room left moves to the next page whole, and one th
 page goes on there. The fixed sentences stand at the foot of every page.
 """
 
-import logging
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ INDENT = 2.5  # of text with a bar beside it
 SMALLEST_PICTURE = 0.8  # of its own size, before a page has to be turned
 LABEL = 21.0  # width of the names of facts
 POINT = 25.4 / 72  # mm
+MOST_POINTS = 20  # characters that are named at the foot
 TOTAL = "\ue000"  # stands for the number of pages; private characters never get into a `Page`
 INK, SHADE = "#000000", "#e4e4e4"
 
@@ -65,14 +65,23 @@ def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tupl
     try:
         font = _Font(pdf, fonts)
         page, words = font.covered(page), font.covered(words)
-        warnings = [words.code_points.format(points=" ".join(font.lacking))] if font.lacking else []
-        sheet = _Sheet(pdf, page, words, warnings)
-        sheet.fill()
-        return bytes(pdf.output()), warnings
+        lacking = list(font.lacking)
+        _Sheet(pdf, page, words, _lacking(lacking, words, most=MOST_POINTS)).fill()
+        return bytes(pdf.output()), _lacking(lacking, words, most=len(lacking))
     finally:
         for opened in pdf.fonts.values():
             if isinstance(opened, TTFFont):
                 opened.ttfont.close()
+
+
+def _lacking(points: Sequence[str], words: Words, most: int) -> list[str]:
+    """The sentence about characters that no font has, if there are any; it names so many."""
+    if not points:
+        return []
+    named = " ".join(points[:most])
+    if len(points) > most:
+        named = words.more_points.format(points=named, count=len(points) - most)
+    return [words.code_points.format(points=named)]
 
 
 class _Font:
@@ -81,8 +90,6 @@ class _Font:
     def __init__(self, pdf: FPDF, given: Sequence[Path]) -> None:
         import matplotlib as mpl  # ships DejaVu Sans with its licence
 
-        # It tells of every table of a font that stays out of the file, which concerns nobody.
-        logging.getLogger("fontTools.subset").setLevel(logging.ERROR)
         shipped = Path(mpl.get_data_path()) / "fonts" / "ttf"
         pdf.add_font("report", "", shipped / "DejaVuSans.ttf")
         pdf.add_font("report", "B", shipped / "DejaVuSans-Bold.ttf")
@@ -171,7 +178,7 @@ class _Sheet:
     def _place(self, columns: Sequence[Column]) -> None:
         """Columns side by side at the present place, which then moves below them."""
         height = max(map(_height, columns))
-        if height > self.bottom - self.top:
+        if height > self.bottom - self.top and max(map(len, columns)) > 1:
             for row in zip_longest(*columns):
                 self._place([[piece] if piece else [] for piece in row])
             return
@@ -366,7 +373,9 @@ class _Sheet:
         # Letters that join, combine or run to the left; others need no shaping.
         self.pdf.set_text_shaping(
             any(
-                unicodedata.bidirectional(c) in ("R", "AL", "NSM") or c in "\u200c\u200d"
+                unicodedata.bidirectional(c) in ("R", "AL")
+                or unicodedata.category(c)[0] == "M"
+                or c in "\u200c\u200d"
                 for c in text
             )
         )

@@ -25,6 +25,7 @@ class Words:
     code_points: str = (
         "The font of this page lacks some characters; they are shown by code point: {points}"
     )
+    more_points: str = "{points} … and {count} more"
 
     # The person and the visit
     person_section: str = "Person"
