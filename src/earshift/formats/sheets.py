@@ -63,6 +63,7 @@ NAMES = {
         )
     },
 }
+CHOSEN = "the chosen "
 OWN_SENTINELS = {NO_RESPONSE: NO_RESPONSE, NOT_TESTED: NOT_TESTED}  # plain words need no map
 MIE_SENTINELS = {**OWN_SENTINELS, "99": NO_RESPONSE}
 EAR_AND_TONE = re.compile(
@@ -308,9 +309,11 @@ def _numbered(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
 
 
 def _plain(name: str, options: Options) -> str:
-    """A column's name in the spelling known here."""
+    """A column's name in the spelling known here; one that the caller chose goes first."""
     name = unguard(name).strip()
-    return re.sub(r"[\s\-]+", "_", options.columns.get(name, name).strip().casefold())
+    chosen = options.columns.get(name)
+    plain = re.sub(r"[\s\-]+", "_", (chosen or name).strip().casefold())
+    return f"{CHOSEN}{plain}" if chosen and plain in NAMES else plain
 
 
 def _columns(path: Path, header: list[str], options: Options) -> dict[str, int]:
@@ -323,7 +326,7 @@ def _columns(path: Path, header: list[str], options: Options) -> dict[str, int]:
         raise ValueError(f"{path} has no column {', '.join(shown(name) for name in absent)}")
     places: dict[str, int] = {}
     for meaning, spellings in NAMES.items():
-        for spelling in spellings:
+        for spelling in (f"{CHOSEN}{meaning}", *spellings):
             if names.count(spelling) > 1:
                 raise ValueError(f"{path} has the column {spelling} more than once")
             if spelling in names and meaning not in places:

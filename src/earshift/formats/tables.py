@@ -137,8 +137,10 @@ def read(path: Path | str) -> Iterator[Row]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         for number, row in enumerate(csv.DictReader(file, strict=True), start=2):
             try:
+                if None in row or None in row.values():
+                    raise ValueError("it has more or fewer cells than the header")
                 yield {name: _parse(cell, known[name]) for name, cell in row.items()}
-            except (KeyError, TypeError, ValueError) as error:
+            except (KeyError, ValueError) as error:
                 raise ValueError(f"row {number} of {path} is no row of a table: {error}") from None
 
 
@@ -320,7 +322,8 @@ def _parse(cell: str, kind: type) -> Any:
 class _CsvWriter:
     def __init__(self, file: TextIO, columns: Mapping[str, type]) -> None:
         self._columns = columns
-        self._csv = csv.writer(file, lineterminator="\n")
+        # With CR LF as the end of a line, a cell that holds either of them is quoted.
+        self._csv = csv.writer(file, lineterminator="\r\n")
         self._csv.writerow(columns)
 
     def write(self, row: Row) -> None:
