@@ -470,7 +470,7 @@ def change() -> dict[str, Any]:
     wanted = sum(STS_SHARE) / 2.0
 
     def programme(scale: float) -> tuple[float, float]:
-        """Share of changed ears, and mean variance over the frequencies, at this scale."""
+        """Share of changed ears, and mean square over the frequencies, at this scale."""
         prior = shift.change_prior(scale)
         means = prior.means(octaves)
         by_noise = ndtr(-10.0 / math.sqrt(sts @ noise @ sts))
@@ -487,7 +487,8 @@ def change() -> dict[str, Any]:
         "mean 2/3/4 kHz shift of 10 dB or more in 10-14 % of ears. Retest noise: Mahomed 2013, "
         "meta-analysis of 29 reports, SD of the difference 6.1 dB.",
         "derivation": "Sizes of a change fall off as exp(-size / size_scale_db). The scale and the "
-        "share of changed ears give the programme's mean variance over seven frequencies and its "
+        "share of changed ears give the programme's mean square over seven frequencies (its mean "
+        "change is not known and taken as zero there) and its "
         "share of STS, reading noise added. Shapes in equal parts, a quarter of them improvements: "
         "assumptions.",
         "n": 3770,
