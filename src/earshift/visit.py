@@ -338,6 +338,10 @@ def catch_due(seed: int, answered: int) -> bool:
     return place == np.random.default_rng((seed, block, _CATCH)).integers(1, CATCH_EVERY)
 
 
+class MovedOn(ValueError):  # noqa: N818 - says what happened, as its name does
+    """Another program has closed, paused or answered the exam meanwhile; this answer is not taken."""
+
+
 class Session:
     """One exam or screen of a stored person, driven trial by trial.
 
@@ -458,9 +462,9 @@ class Session:
         """Two programs must not answer one exam: what the other did would change the question."""
         record = self.store.exam(self.record.id)
         if record.state != "open":
-            raise ValueError(f"exam {record.id} is {record.state} and takes no answers")
+            raise MovedOn(f"exam {record.id} is {record.state} and takes no answers")
         if self.store.trials(record.id) != self.trials:
-            raise ValueError(
+            raise MovedOn(
                 f"another program is working on exam {record.id}, too; its answers are kept, "
                 "this one was not taken: go on there, or resume here"
             )

@@ -37,6 +37,14 @@ Author = Annotated[
         help="Who does this; else EARSHIFT_AUTHOR, else the login name.",
     ),
 ]
+Timezone = Annotated[
+    str | None,
+    typer.Option(
+        envvar="EARSHIFT_TIMEZONE",
+        show_envvar=False,
+        help="The site's time zone, e.g. Europe/Berlin; else EARSHIFT_TIMEZONE or this machine's.",
+    ),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 
 

@@ -1,0 +1,289 @@
+"""The examiner's desk: an exam or screen at the keyboard, with any audiometer at hand."""
+
+import io
+import json
+import sys
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from earshift.cli.app import RULE_VERDICTS, VERDICTS
+from earshift.cli.database import NOT_FINISHED, is_trouble, plain_failures
+from earshift.cli.output import person_label, printable, table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from earshift.records import ExamRecord, Person
+    from earshift.visit import Presentation, Session
+
+LINE = 200  # characters of an answer at the prompt; more is a mistake
+KEYS = (
+    "y heard - n not heard - y 45 heard, but 45 dB HL was played - undo - pause - "
+    "finish (end early) - quit"
+)
+
+
+class Desk:
+    """The examiner's desk: shows what to present, reads the answers, tells what became of them.
+
+    Every event is a line for a person or, with `as_json`, a line of JSON for a program.
+    """
+
+    def __init__(
+        self, session: "Session", person: "Person", simulate: str | None, as_json: bool
+    ) -> None:
+        self._session, self._person = session, person
+        self._simulate, self._as_json = simulate, as_json
+
+    def run(self) -> None:
+        """From here to the result. Leaving before it keeps every answer, and exits with 3."""
+        from earshift.visit import MovedOn
+
+        if isinstance(sys.stdin, io.TextIOWrapper):
+            sys.stdin.reconfigure(errors="replace")  # a key that is no text is a wrong answer
+        try:
+            self._greet()
+            while not (self._session.done and self._closed()):
+                self._one_presentation()
+            self._finish()
+        except (_Leave, KeyboardInterrupt):
+            self._leave()
+        except MovedOn as error:  # the exam is the other program's now: it is not paused here
+            self._refuse(error)
+            raise typer.Exit(NOT_FINISHED) from None
+
+    def _say(self, event: str, words: str = "", **data: Any) -> None:
+        if self._as_json:
+            typer.echo(json.dumps({"event": event, **data}))
+        elif words:
+            typer.echo(words)
+
+    def _greet(self) -> None:
+        record, sitting = self._session.record, self._session.sitting
+        what = "Full exam" if record.kind == "exam" else "Screen"
+        against = ""
+        if record.reference_exam_id is not None:
+            against = f" against exam {record.reference_exam_id}"
+        question = "" if record.kind == "exam" else f"\n{self._question()}"
+        self._say(
+            "begin",
+            f"{what} {record.id} of the {record.ear} ear of {person_label(self._person)}{against}, "
+            f"visit {record.visit_id}.{question}\n"
+            f"At most {sitting.max_tones} tones. Present each tone on the {record.ear} ear and say "
+            f"whether it was heard:\n{KEYS}",
+            exam=record.id,
+            visit=record.visit_id,
+            person=self._person.id,
+            kind=record.kind,
+            ear=record.ear,
+            reference_exam=record.reference_exam_id,
+            tones=self._session.tones,
+            max_tones=sitting.max_tones,
+        )
+
+    def _question(self) -> str:
+        from earshift.exam import Screen
+
+        sitting = self._session.sitting
+        assert isinstance(sitting, Screen)
+        if sitting.rule is None:
+            return f"Question: has hearing changed at all (protocol {sitting.protocol.name})?"
+        return f"Question: {sitting.rule.name}, {sitting.rule.text} ({sitting.rule.source})"
+
+    def _one_presentation(self) -> None:
+        shown = self._session.presentation()
+        words, progress = self._progress(shown)
+        self._say("present", f"{shown.number:>4}  {shown}   ({words})", **asdict(shown), **progress)
+        if self._simulate is not None:
+            self._answered(self._simulated(shown), None)
+            return
+        while True:
+            command, level = self._read("     heard? ")
+            if command in ("y", "n"):
+                with _refusals(self._refuse):
+                    self._answered(command == "y", level)
+                    return
+            elif command == "undo":
+                with _refusals(self._refuse):
+                    self._undo()
+                    return
+            elif command == "finish":
+                if self._session.tones:
+                    self._finish()
+                    raise typer.Exit()
+                self._refuse("no tone was answered yet: there is nothing to show")
+            else:
+                self._common(command)
+                if command == "pause":
+                    return
+
+    def _progress(self, shown: "Presentation") -> tuple[str, dict[str, Any]]:
+        from earshift.exam import Screen
+
+        sitting, tones = self._session.sitting, self._session.tones
+        progress: dict[str, Any] = {"tones": tones}
+        words = f"{tones} of {sitting.max_tones} tones"
+        if shown.kind == "practice":
+            words = "practice, counts for nothing"
+        elif isinstance(sitting, Screen) and tones:
+            progress["p_changed"] = sitting.p_changed
+            asked = "P(changed)" if sitting.rule is None else "P(rule met)"
+            words += f", {asked} {sitting.p_changed:.3f}"
+        return words, progress
+
+    def _simulated(self, shown: "Presentation") -> bool:
+        """A listener drawn anew for every presentation, so that a resumed one answers the same."""
+        from earshift.listener import Listener
+        from earshift.stimulus import Tone
+
+        assert self._simulate is not None
+        if shown.level_db_hl is None:
+            return False
+        chance = (self._session.sitting.seed, shown.number)
+        listener = Listener.of_class(self._simulate, seed=chance)
+        return listener(Tone(shown.frequency_hz, shown.level_db_hl))
+
+    def _answered(self, heard: bool, level: float | None) -> None:
+        trial = self._session.answer(heard, played_db_hl=level)
+        self._say("stored", number=trial.number, kind=trial.kind, heard=trial.heard)
+        if self._simulate is not None and not self._as_json:
+            typer.echo(f"     {'heard' if heard else 'not heard'}")
+
+    def _undo(self) -> None:
+        trial = self._session.undo()
+        self._say("undone", f"     answer {trial.number} taken back", number=trial.number)
+
+    def _closed(self) -> bool:
+        """Whether the result may be stored. The last answer can still be taken back here."""
+        if self._simulate is not None:
+            return True
+        self._say("ready", "Enough tones. Enter shows and stores the result.")
+        while True:
+            command, _ = self._read("     Enter, undo or quit? ")
+            if command in ("", "finish", "y"):
+                return True
+            if command == "undo":
+                with _refusals(self._refuse):
+                    self._undo()
+                    return False
+            else:
+                self._common(command)
+
+    def _common(self, command: str) -> None:
+        """What every prompt understands."""
+        if command == "quit":
+            raise _Leave
+        if command == "pause":
+            self._session.pause()
+            self._say("paused", "Paused; every answer is kept.")
+            if self._read("     Enter goes on, quit leaves: ")[0] == "quit":
+                raise _Leave
+            self._session.resume()
+            return
+        self._refuse(f"please answer {KEYS}")
+
+    def _refuse(self, message: object) -> None:
+        self._say("refused", f"     {message}", message=str(message))
+
+    def _read(self, prompt: str) -> tuple[str, float | None]:
+        """The next line as a command and a level; the end of input leaves the desk."""
+        if not self._as_json:
+            typer.echo(prompt, nl=False)
+        line = _read_line()
+        if line is None:
+            raise _Leave
+        words = line.casefold().split()
+        known = {"yes": "y", "no": "n", "u": "undo", "p": "pause", "f": "finish", "q": "quit"}
+        command = known.get(words[0], words[0]) if words else ""
+        if len(words) == 1 or not words:
+            return command, None
+        if len(words) == 2 and command in ("y", "n"):
+            try:
+                return command, float(words[1])
+            except ValueError:
+                pass
+        return "?", None
+
+    def _leave(self) -> None:
+        record = self._session.record
+        if record.state == "open":
+            with plain_failures():
+                self._session.pause("left by the examiner")
+        self._say(
+            "left",
+            f"\nNot finished; every answer is kept. Go on by: earshift resume {record.id}",
+            exam=record.id,
+            trials=len(self._session.trials),
+        )
+        raise typer.Exit(NOT_FINISHED)
+
+    def _finish(self) -> None:
+        result = self._session.finish()
+        record = self._session.record
+        self._say("result", exam=record.id, visit=record.visit_id, shown=result.shown)
+        if not self._as_json:
+            _show_result(record, result.shown)
+            typer.echo(f"Report: earshift report {record.visit_id} --out FILE.pdf")
+
+
+class _Leave(Exception):  # noqa: N818 - the examiner leaves; nothing is wrong
+    """The examiner leaves the desk."""
+
+
+@contextmanager
+def _refusals(say: "Callable[[object], None]") -> "Iterator[None]":
+    """An answer that cannot be taken is told at the desk; what it cannot mend ends the sitting."""
+    from earshift.visit import MovedOn
+
+    try:
+        yield
+    except ValueError as error:
+        if is_trouble(error) or isinstance(error, MovedOn):
+            raise
+        say(error)
+
+
+def _read_line() -> str | None:
+    """A line from the keyboard or a pipe; None at its end. One too long is read past, not kept."""
+    line = sys.stdin.readline(LINE)
+    whole = len(line) < LINE or line.endswith("\n")
+    while not whole:
+        line = "?"
+        rest = sys.stdin.readline(LINE)
+        whole = len(rest) < LINE or rest.endswith("\n")
+    return line or None
+
+
+def _show_result(record: "ExamRecord", shown: dict[str, Any]) -> None:
+    verdict = shown["verdict"]
+    typer.echo()
+    if verdict is not None:
+        headlines = VERDICTS if shown["rule"] is None else RULE_VERDICTS
+        typer.secho(headlines.get(verdict["decision"], verdict["decision"].upper()), bold=True)
+    typer.echo(printable(shown["words"]))
+    alarms, silent = shown["false_alarms"], shown["catch_trials"]
+    grade = "" if verdict is None else f"; reliability {verdict['reliability']}"
+    typer.echo(f"Silent trials answered: {alarms} of {silent}{grade}")
+    before = {row["frequency_hz"]: _level(row) for row in shown["reference_thresholds"]}
+    columns = ["frequency", "threshold, dB HL", "95 % interval"]
+    rows = [
+        [
+            f"{row['frequency_hz']:g} Hz",
+            _level(row),
+            f"{row['low_db_hl']:.0f} to {row['high_db_hl']:.0f}",
+        ]
+        for row in shown["thresholds"]
+    ]
+    if before:
+        columns.append("reference")
+        for cells, row in zip(rows, shown["thresholds"], strict=True):
+            cells.append(before.get(row["frequency_hz"], ""))
+    table(f"{record.ear} ear", columns, rows)
+
+
+def _level(row: dict[str, Any]) -> str:
+    sign = {"below": "below ", "above": "above "}.get(row["censored"], "")
+    return f"{sign}{row['level_db_hl']:.0f}"
