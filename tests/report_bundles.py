@@ -7,11 +7,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-import numpy as np
-
 import earshift as es
-from earshift import field
-from earshift.exam import SAMPLES, thresholds_from_samples
 from earshift.records import (
     Calibration,
     Device,
@@ -23,6 +19,7 @@ from earshift.records import (
     Visit,
     VisitBundle,
 )
+from earshift.visit import reference_thresholds
 
 START = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # the next day already in Berlin
 PERSON = Person(17, "B-1042", "Anna Müller", date(1980, 3, 5), "female")
@@ -45,15 +42,6 @@ def answer(sitting: es.Exam | es.Screen, listener: es.Listener, catches: Sequenc
             sitting.tell_catch(heard)
 
 
-def reference_rows(screen: es.Screen) -> list[dict[str, Any]]:
-    axis = screen.domain.smooth[0]
-    hz = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
-    mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in hz]))
-    draws = field.positive_slope_samples(mean, cov, [0], SAMPLES, np.random.default_rng(5))
-    rows = thresholds_from_samples(np.array(hz), -draws[:, 1:] / draws[:, :1], screen.domain)
-    return [asdict(row) for row in rows]
-
-
 def shown_by(sitting: es.Exam | es.Screen) -> dict[str, Any]:
     """What a result stores, as JSON gives it back."""
     shown: dict[str, Any] = {
@@ -70,7 +58,7 @@ def shown_by(sitting: es.Exam | es.Screen) -> dict[str, Any]:
             "verdict": verdict.to_dict(),
             "words": str(verdict),
             "rule": None if sitting.rule is None else sitting.rule.to_dict(),
-            "reference_thresholds": reference_rows(sitting),
+            "reference_thresholds": [asdict(t) for t in reference_thresholds(sitting)],
         }
     plain: dict[str, Any] = json.loads(json.dumps(shown))
     return plain

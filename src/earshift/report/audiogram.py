@@ -25,7 +25,7 @@ BANDS = {"right": "#f6d7db", "left": "#d5e0f5"}
 INK, GREY, GRID = "#000000", "#6e6e6e", "#c4c4c4"
 
 _LEFT_MM, _TOP_MM, _RIGHT_MM = 11.0, 8.0, 1.0
-_EDGE_OCTAVES, _ABOVE_DB, _BELOW_DB = 0.4, 4.0, 8.0  # room around the outermost symbols
+_EDGE_OCTAVES, _ABOVE_DB, _BELOW_DB = 0.5, 4.0, 8.0  # room around the outermost symbols
 
 
 @dataclass(frozen=True)

@@ -431,7 +431,7 @@ def _screen_facts(
     return (
         Fact(words.rule, _short(_line(str(text)), LONGEST_TEXT, words)),
         Fact(words.reference, _reference(bundle, zone, words)),
-        Fact(words.p_rule if rule else words.p_change, _percent(verdict.get("p_changed"), words)),
+        Fact(words.p_rule if rule else words.p_change, _probability(verdict, words)),
         Fact(words.tones, _tones(shown.get("tones", verdict.get("tones")), live, words)),
         Fact(words.catch_trials, _silence(verdict, words)),
         Fact(words.reliability, words.reliabilities.get(reliability, _fact(reliability, words))),
@@ -555,8 +555,8 @@ def _shift_table(
     }
     before = {each.frequency_hz: each for each in reference}
     after = {each.frequency_hz: each for each in now}
-    evidence = set(_frequencies(verdict.get("evidence_hz")))
     unsaid = set(_frequencies(verdict.get("not_determinable_hz")))
+    evidence = set(_frequencies(verdict.get("evidence_hz"))) - unsaid
     rows, censored = [], False
     for f in sorted({*shifts, *before, *after}):
         shift = shifts.get(f, {})
@@ -700,9 +700,11 @@ def _hz(value: float) -> str:
     return f"{value:g}" if value < 1e5 else f"{value:.0f}"
 
 
-def _percent(value: object, words: Words) -> str:
+def _probability(verdict: Data, words: Words) -> str:
     """One decimal, and never a certainty that is only rounding."""
-    number = _number(value)
+    if verdict.get("decision") == "not determinable":
+        return words.decisions["not determinable"]
+    number = _number(verdict.get("p_changed"))
     if number is None:
         return words.not_recorded
     if number < 0.001:

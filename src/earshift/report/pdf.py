@@ -266,7 +266,7 @@ class _Sheet:
         rest = self.half - 13.0
         widths = [13.0, 40.0]
         if len(table.columns) > 2:
-            widths = [13.0, 0.27 * rest, 0.34 * rest, 0.39 * rest]
+            widths = [13.0, 0.29 * rest, 0.33 * rest, 0.38 * rest]
         title, row_height = self._lines(table.title, STRONG, self.half), CELL.line + 0.2
 
         def row(cells: Sequence[str], style: Style, rule: float) -> Piece:
