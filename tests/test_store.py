@@ -295,6 +295,20 @@ def test_a_tombstone_permits_no_more_than_it_says(store: Store, database: str) -
                 connection.execute(f"DELETE FROM {table}")
 
 
+def test_a_temporary_table_cannot_pose_as_the_tombstones(store: Store, database: str) -> None:
+    person, _ = a_full_person(store)
+    with raw(database) as connection:
+        connection.execute("CREATE TEMP TABLE erasures (person_id int, trials_deleted boolean)")
+        connection.execute(
+            f"INSERT INTO temp_erasures VALUES ({person.id}, true)".replace(
+                "temp_erasures", "pg_temp.erasures" if "://" in database else "temp.erasures"
+            )
+        )
+        for table in ("identities", "trials"):
+            with pytest.raises(Exception, match="is append-only"):
+                connection.execute(f"DELETE FROM {table}")
+
+
 def test_a_permit_got_by_raw_sql_still_leaves_its_audit_row(store: Store, database: str) -> None:
     person = a_person(store)
     with raw(database) as connection:

@@ -142,7 +142,7 @@ class Store:
             query = query.where(t.identities.c.found_by.contains(part, autoescape=True))
         query = query.order_by(t.people.c.id).limit(whole(limit, "limit", 1))
         with reading(self._engine) as connection:
-            return [rows.to_record(Person, row) for row in connection.execute(query)]
+            return rows.to_records(Person, connection.execute(query))
 
     def person_by_code(self, code: str) -> Person | None:
         """The person who has this code now, if anybody has."""
@@ -227,7 +227,7 @@ class Store:
     def devices(self) -> list[Device]:
         with reading(self._engine) as connection:
             found = connection.execute(select(t.devices).order_by(t.devices.c.id))
-            return [rows.to_record(Device, row) for row in found]
+            return rows.to_records(Device, found)
 
     def add_calibration(
         self,
@@ -316,7 +316,7 @@ class Store:
             .order_by(t.visits.c.started_at, t.visits.c.id)
         )
         with reading(self._engine) as connection:
-            found = [rows.to_record(Visit, row) for row in connection.execute(query)]
+            found = rows.to_records(Visit, connection.execute(query))
             return found or rows.nothing_of(connection, person_id)
 
     def count_visits(self) -> int:
@@ -384,7 +384,7 @@ class Store:
         if state is not None:
             query = query.where(rows.newest_state() == rows.one_of(state, EXAM_STATES, "state"))
         with reading(self._engine) as connection:
-            found = [rows.to_record(ExamRecord, row) for row in connection.execute(query)]
+            found = rows.to_records(ExamRecord, connection.execute(query))
             return found or rows.nothing_of(connection, person_id)
 
     def set_exam_state(
@@ -576,7 +576,7 @@ class Store:
             .order_by(t.notes.c.id)
         )
         with reading(self._engine) as connection:
-            found = [rows.to_record(Note, row) for row in connection.execute(query)]
+            found = rows.to_records(Note, connection.execute(query))
             return found or rows.nothing_of(connection, person_id)
 
     def audit(
@@ -588,7 +588,7 @@ class Store:
             query = query.where(t.audit.c.subject == subject)
         query = query.order_by(t.audit.c.id).limit(whole(limit, "limit", 1))
         with reading(self._engine) as connection:
-            return [rows.to_record(AuditEntry, row) for row in connection.execute(query)]
+            return rows.to_records(AuditEntry, connection.execute(query))
 
     # Whole visits
 
@@ -627,6 +627,8 @@ class Store:
         visits: dict[tuple[int, datetime | None], int] = {}
         with writing(self._engine) as connection:
             for place, item in enumerate(items, start=1):
+                if not isinstance(item, ImportedAudiogram):
+                    raise StoreError(f"item {place} is not an ImportedAudiogram, got {item!r}")
                 try:
                     exam, is_new = rows.import_one(connection, item, visits, author, zone)
                 except ValueError as error:

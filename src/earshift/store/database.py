@@ -6,6 +6,7 @@ it is. What a driver raises leaves as a `StoreError` in plain words, never with 
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -20,7 +21,8 @@ from earshift.store.tables import SCHEMA, VERSION_TABLE
 MIGRATIONS = Path(__file__).parent / "migrations"
 WAIT_SECONDS = 10.0  # for another process that is writing
 SQLITE_MAGIC = b"SQLite format 3\x00"
-MIGRATION_LOCK = 7305137  # any number that no other program on the server locks
+# Numbers for PostgreSQL's advisory locks; any that no other program in the database locks.
+MIGRATION_LOCK, CODES_LOCK = 7305137, 7305138
 
 
 class StoreError(ValueError):
@@ -58,7 +60,7 @@ def address(where: str | Path | None) -> Path | URL:
 
 
 def describe(place: Path | URL) -> str:
-    """A name for messages, without user and password."""
+    """A name for messages, without the password."""
     if isinstance(place, Path):
         return str(place)
     if place.get_backend_name() == "sqlite":
@@ -100,6 +102,7 @@ def _prepare_sqlite(connection: Any, _record: object) -> None:
         "synchronous = FULL",  # an answer that returned is on the disk
         "fullfsync = ON",  # and on macOS really so
         "secure_delete = ON",  # what is erased is overwritten
+        "trusted_schema = OFF",  # a file from elsewhere runs nothing but its own triggers
     ):
         connection.execute(f"PRAGMA {setting}")
 
@@ -138,31 +141,53 @@ def writing(engine: Engine) -> Iterator[Connection]:
 @contextmanager
 def plain_errors(engine: Engine) -> Iterator[None]:
     """What the driver says, in words that help and without rows or passwords."""
+    name = describe(engine.url)
     try:
         yield
-    except exc.StatementError as error:
-        if not isinstance(error, exc.DBAPIError):  # our own types refused a value
-            raise StoreError(f"cannot be stored: {error.orig}") from None
-        raise StoreError(_explain(error, describe(engine.url))) from None
+    except exc.DBAPIError as error:
+        if error.connection_invalidated:
+            raise StoreError(
+                f"{name}: the connection was lost. Look whether the last change was stored "
+                "before you repeat it"
+            ) from None
+        primary = getattr(getattr(error.orig, "diag", None), "message_primary", None)
+        raise StoreError(_explain(primary or str(error.orig), name)) from None
+    except sqlite3.Error as error:  # of a statement that no transaction may hold
+        raise StoreError(_explain(str(error), name)) from None
+    except exc.StatementError as error:  # our own types refused a value
+        raise StoreError(f"cannot be stored: {error.orig}") from None
+    except exc.SQLAlchemyError as error:
+        raise StoreError(f"{name}: {error}") from None
 
 
-def _explain(error: exc.DBAPIError, name: str) -> str:
-    said = getattr(getattr(error.orig, "diag", None), "message_primary", None) or str(error.orig)
-    said = said.strip().splitlines()[0] if said.strip() else type(error.orig).__name__
-    for sign, words in (
-        ("append-only", None),
-        ("database is locked", "another program is writing to it; try again when it has finished"),
-        ("lock timeout", "another program is writing to it; try again when it has finished"),
-        ("readonly database", "it is read-only; check the permissions of the file and its folder"),
-        ("disk is full", "the disk is full; free some space and try again"),
-        ("disk I/O error", "the disk refuses to read or write"),
-        ("not a database", "it is not an SQLite file"),
-        ("malformed", "the file is damaged; restore a backup"),
-        ("unable to open", "it cannot be opened; check the folder and its permissions"),
-    ):
-        if sign in said:
-            return f"{name}: {words or said}. Nothing was changed."
-    return f"{name}: {said}. Nothing was changed."
+BUSY = "another program is writing to it; try again when it has finished"
+READ_ONLY = "it is read-only; check who may write there"
+FULL = "the disk is full; free some space and try again"
+MEANINGS = {
+    "database is locked": BUSY,
+    "lock timeout": BUSY,
+    "deadlock": BUSY,
+    "readonly database": READ_ONLY,
+    "read-only transaction": READ_ONLY,
+    "disk is full": FULL,
+    "No space left": FULL,
+    "disk I/O error": "the disk refuses to read or write",
+    "not a database": "it is not an SQLite file",
+    "malformed": "the file is damaged; restore a backup",
+    "unable to open": "it cannot be opened; check the folder and its permissions",
+}
+
+
+def _explain(said: str, name: str) -> str:
+    said = (said.strip().splitlines() or ["refused without a reason"])[0]
+    meaning = next((words for sign, words in MEANINGS.items() if sign in said), said)
+    return f"{name}: {meaning}. Nothing was changed."
+
+
+def outside_transactions(engine: Engine, statement: str) -> None:
+    """Run a statement of SQLite's that no transaction may hold."""
+    with plain_errors(engine), engine.connect() as connection:
+        connection.connection.cursor().execute(statement)
 
 
 def open_database(place: Path | URL) -> Engine:
@@ -214,7 +239,9 @@ def version_of(engine: Engine) -> str | None:
         tables = inspect(connection).get_table_names()
         if VERSION_TABLE in tables:
             query = text(f"SELECT version_num FROM {VERSION_TABLE}")
-            return str(connection.execute(query).scalar_one_or_none())
+            version: str | None = connection.execute(query).scalars().first()
+            if version is not None:
+                return version
     if tables:
         raise StoreError(
             f"{describe(engine.url)} holds another program's tables "
@@ -239,8 +266,7 @@ def require_current(version: str | None, name: str) -> None:
 
 def _require_durable(engine: Engine) -> None:
     if engine.dialect.name == "sqlite":
-        with plain_errors(engine), engine.connect() as connection:
-            connection.connection.cursor().execute("PRAGMA journal_mode = WAL")
+        outside_transactions(engine, "PRAGMA journal_mode = WAL")
     with reading(engine) as connection:
         problems = weak_settings(connection)
     if problems:

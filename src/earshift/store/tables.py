@@ -37,7 +37,6 @@ class UtcDateTime(TypeDecorator[datetime]):
 
     impl = DateTime
     cache_ok = True
-    format = "%Y-%m-%dT%H:%M:%S.%fZ"  # of one length: sorts as text
 
     def load_dialect_impl(self, dialect: Dialect) -> Any:
         plain = String(27) if dialect.name == "sqlite" else DateTime(timezone=True)
@@ -47,15 +46,16 @@ class UtcDateTime(TypeDecorator[datetime]):
         if value is None:
             return None
         moment = as_utc(value, "a time")
-        return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z".zfill(27) if dialect.name == "sqlite" else moment
+        if dialect.name != "sqlite":
+            return moment
+        # Always of the same length, so that it sorts as text.
+        return moment.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
         if value is None:
             return None
-        if dialect.name == "sqlite":
-            return datetime.strptime(value, self.format).replace(tzinfo=UTC)
-        moment: datetime = value
-        return moment.astimezone(UTC)
+        stored = datetime.fromisoformat(value) if dialect.name == "sqlite" else value
+        return as_utc(stored, "a stored time")
 
 
 def as_utc(value: object, what: str) -> datetime:

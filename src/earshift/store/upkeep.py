@@ -19,7 +19,7 @@ from earshift.store.database import (
     connect,
     describe,
     migrate,
-    plain_errors,
+    outside_transactions,
     reading,
     require_current,
     require_sqlite,
@@ -184,10 +184,12 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 def forget(engine: Engine) -> None:
-    """Move what SQLite still has in its log into the file, where erased rows are overwritten."""
+    """Empty SQLite's log, which still holds what was erased; the file itself overwrites it.
+
+    A program that is reading puts this off to the next time the log is emptied.
+    """
     if engine.dialect.name == "sqlite":
-        with plain_errors(engine), engine.connect() as connection:
-            connection.connection.cursor().execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        outside_transactions(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def check(engine: Engine) -> list[str]:

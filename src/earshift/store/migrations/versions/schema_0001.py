@@ -211,9 +211,16 @@ def _guard_sqlite(table: str) -> None:
         )
 
 
+def _own_schema() -> str:
+    """Where the functions look for tables: temporary ones last, or one could pose as erasures."""
+    schema = op.get_bind().exec_driver_sql("SELECT quote_ident(current_schema())").scalar_one()
+    return f"{schema}, pg_temp"
+
+
 def _guard_postgresql(table: str) -> None:
     op.execute(
-        f"CREATE FUNCTION {table}_append_only() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+        f"CREATE FUNCTION {table}_append_only() RETURNS trigger LANGUAGE plpgsql "
+        f"SET search_path = {_own_schema()} AS $$ BEGIN "
         f"IF TG_OP = 'DELETE' THEN IF {_permit(table)} THEN RETURN OLD; END IF; END IF; "
         f"RAISE EXCEPTION '{table} is append-only'; END $$"
     )
@@ -243,8 +250,8 @@ def _audit_erasures() -> None:
         return
     body = insert.replace("{details}", "json_build_object('trials_deleted', NEW.trials_deleted)")
     op.execute(
-        "CREATE FUNCTION erasures_audited() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN {body}; RETURN NEW; END $$"
+        "CREATE FUNCTION erasures_audited() RETURNS trigger LANGUAGE plpgsql "
+        f"SET search_path = {_own_schema()} AS $$ BEGIN {body}; RETURN NEW; END $$"
     )
     op.execute(
         "CREATE TRIGGER erasures_audited AFTER INSERT ON erasures "
