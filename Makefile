@@ -49,7 +49,7 @@ bench-peers: $(STAMP) ## build the peers' own environment, bench with them, writ
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check --no-deps GPy==1.15.0 paramz==0.10.0
 	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python --write docs
 
-# The figures of docs/results.md: about twenty minutes on 2 cores, resumable. DATA holds the real ears.
+# The figures of docs/results.md: about an hour on 2 cores, resumable. DATA holds the real ears.
 DATA ?= ../shared/data
 EARS := $(DATA)/nhanes_ears_2011_2016.csv.gz
 results: $(STAMP) ## run all studies and write docs/results.md from them
@@ -60,6 +60,7 @@ results: $(STAMP) ## run all studies and write docs/results.md from them
 	$(BIN)/earshift study ears --ears $(EARS) --half held-back --reps 40 --out results/ears --json > /dev/null
 	$(BIN)/earshift study options --reps 1 --out results/options --json > /dev/null
 	$(BIN)/earshift study sensitivity --reps 1 --out results/sensitivity --json > /dev/null
+	$(BIN)/earshift study rules --ears $(EARS) --half held-back --compared 60 --calibration 200 --frontier 40 --out results/rules --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
 
 constraints: ## pin the versions of everything, without addresses

@@ -32,6 +32,7 @@ HERE = Path(__file__).resolve().parent
 PEAK_KB = "[l for l in open('/proc/self/status') if 'VmHWM' in l][0].split()[1]"
 GROWTH_TONES = (10, 20, 30, 50, 75, 100, 150, 200)
 SCREEN_TONES = 15
+RULE_TONES = 30
 
 
 def first_exam(tones: int) -> es.Exam:
@@ -62,8 +63,7 @@ def exam_step(exam: es.Exam, repeats: int = 21) -> float:
     return step_seconds(lambda: es.Exam.from_dict(data), last, repeats)
 
 
-def screen_step(first: es.Exam, tones: int, repeats: int = 21) -> float:
-    screen = es.Screen(first, "paper", seed=2)
+def screen_step(screen: es.Screen, tones: int, repeats: int = 21) -> float:
     listener = es.Listener.of_class("mild", seed=7)
     while len(screen.trials) < tones:
         tone = screen.ask()
@@ -194,7 +194,12 @@ def main() -> None:
     options = parser.parse_args()
 
     fifty = first_exam(50)
-    exam_s, screen_s, ep_s = exam_step(fifty), screen_step(fifty, SCREEN_TONES), ep_seconds(fifty)
+    exam_s, ep_s = exam_step(fifty), ep_seconds(fifty)
+    screen_s = screen_step(es.Screen(fifty, "paper", seed=2), SCREEN_TONES)
+    by_rule = {
+        rule: screen_step(es.Screen(fifty, rule=rule, domain="audiometer", seed=2), RULE_TONES)
+        for rule in ("osha-sts", "niosh-15")
+    }
     lines = [
         f"Machine: {platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}; one thread, medians, refits included.",
@@ -226,6 +231,12 @@ def main() -> None:
             f"| {screen_s * 1e3:.1f} ms | | | |",
             f"| EP at n = 50, dense | {ep_s * 1e3:.2f} ms | | | |",
         ]
+    lines += [
+        f"| next tone of a screen by {rule} at {RULE_TONES} tones | {seconds * 1e3:.1f} ms "
+        f"| the paper's screen at {SCREEN_TONES} tones {screen_s * 1e3:.1f} ms "
+        f"| {seconds / screen_s:.1f} | at most 2 |"
+        for rule, seconds in by_rule.items()
+    ]
     csv_s, csv_mb = niosh_seconds_and_mb()
     growth = [(n, exam_step(first_exam(n), repeats=7)) for n in GROWTH_TONES]
     slope = np.polyfit(np.log([n for n, _ in growth[3:]]), np.log([t for _, t in growth[3:]]), 1)[0]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 PARTS = {
+    "rules": "Screening by rule: is the threshold-shift rule met?",
     "best": "The paper's experiment with our settings",
     "paper": "The paper's experiment with the settings closest to its text",
     "ears": "Real ears that no setting was chosen on",
@@ -74,9 +75,8 @@ def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, An
             line("all 48, settings closest to the paper's text", closest, "mean_of_cells"),
             line("real ears (NHANES), held back from all choices", real, "weighted_mean"),
             "",
-            "Written by `make results` (about twenty minutes; the real ears are a CSV made from "
-            "public NHANES files, `DATA=` says where). [docs/results.md](docs/results.md) has the "
-            "rest.",
+            "Written by `make results` (about an hour; the real ears are a CSV made from public "
+            "NHANES files, `DATA=` says where). [docs/results.md](docs/results.md) has the rest.",
         ]
     )
 
@@ -107,7 +107,7 @@ def main(results: Path, docs: Path) -> None:
     for name, title in PARTS.items():
         text = (results / name / "results.md").read_text(encoding="utf-8")
         for picture in (results / name).glob("*.png"):
-            if name == "best":
+            if name in ("best", "rules"):
                 shutil.copy(picture, docs / f"results-{picture.name}")
                 text = text.replace(f"({picture.name})", f"(results-{picture.name})")
             else:
