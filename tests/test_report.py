@@ -540,7 +540,7 @@ def test_simulated_in_big_letters(changed: ExamBundle) -> None:
     simulated = visit_of(changed, visit=replace(VISIT, mode="simulated"), device=None,
                          calibration=None)  # fmt: skip
     document = Document(render_html(simulated))
-    title, banner, means, heading, *rest = document.texts
+    _title, banner, means, heading, *rest = document.texts
     assert (banner, means, heading) == ("SIMULATED", ENGLISH.simulated_means, "Hearing report")
     assert {"SIMULATED", "none: simulated"} <= set(rest)  # the mode, too
 
@@ -882,6 +882,15 @@ def test_long_notes_go_on_and_lose_no_word(tmp_path: Path, changed: ExamBundle) 
             assert "HearingReport,visit42,person17,continued".lower() in each.lower()
 
 
+def test_many_pages_are_counted(tmp_path: Path) -> None:
+    lines = "\n".join(f"line{number}." for number in range(900))
+    notes = (Note(1, 17, START, "jk", lines),)
+    reader, text = pdf_of(tmp_path / "visit.pdf", visit_of(notes=notes))
+    assert len(reader.pages) > 9
+    assert f"page1of{len(reader.pages)}" in text
+    assert all(f"line{number}." in text for number in range(900))
+
+
 def test_a_second_round_begins_a_page(
     tmp_path: Path, changed: ExamBundle, unchanged: ExamBundle, niosh: ExamBundle
 ) -> None:
@@ -1000,6 +1009,25 @@ def test_hostile_names_are_text_on_paper_too(tmp_path: Path) -> None:
     shown = HOSTILE + "[U+E000] **bold** __u__ [U+0000] [U+D800]"
     assert squeezed(shown) in text
     assert "page1of1" in text
+
+
+WRITTEN = st.text(
+    st.characters(max_codepoint=0x3000) | st.sampled_from("\u200d\u200f\u202e\xad\u0301ا王😀\n\t"),
+    max_size=60,
+)
+
+
+@given(name=WRITTEN, note=WRITTEN)
+@settings(max_examples=8)
+def test_no_name_breaks_a_pdf(
+    tmp_path_factory: pytest.TempPathFactory, name: str, note: str
+) -> None:
+    path = tmp_path_factory.mktemp("pdf") / "visit.pdf"
+    bundle = visit_of(
+        person=replace(PERSON, name=name), notes=(Note(1, 17, START, name, note or "."),)
+    )
+    _, text = pdf_of(path, bundle)
+    assert squeezed(ENGLISH.see_a_doctor) in text
 
 
 def test_the_same_rows_give_the_same_file(tmp_path: Path, changed: ExamBundle) -> None:

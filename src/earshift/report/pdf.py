@@ -27,7 +27,9 @@ SMALLEST_PICTURE = 0.8  # of its own size, before a page has to be turned
 LABEL = 21.0  # width of the names of facts
 POINT = 25.4 / 72  # mm
 MOST_POINTS = 20  # characters that are named at the foot
-TOTAL = "\ue000"  # stands for the number of pages; private characters never get into a `Page`
+# Stands for the number of pages, and leaves room for three digits. Private characters never get
+# into a `Page`, so nobody's name can be taken for it.
+TOTAL = "\ue000\ue000\ue000"
 INK, SHADE = "#000000", "#e4e4e4"
 
 
