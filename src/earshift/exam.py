@@ -363,10 +363,10 @@ class Verdict:
             what = "probability that it is met"
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
         added = "".join(f" {note}" for note in (self.unverified, *self.notes) if note)
-        return (
-            f"{words}: {what} {self.p_changed:.1%} "
-            f"after {self.tones} tone{'s' if self.tones != 1 else ''}.{doubt}{added}"
-        )
+        after = f"after {self.tones} tone{'s' if self.tones != 1 else ''}"
+        if self.decision == "not determinable":  # a probability would pass for an answer
+            return f"{words} {after}.{doubt}{added}"
+        return f"{words}: {what} {self.p_changed:.1%} {after}.{doubt}{added}"
 
 
 Reference = Exam | Audiogram | Norm

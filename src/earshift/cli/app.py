@@ -28,6 +28,7 @@ RULE_VERDICTS = {
     "changed": "CHANGED: the threshold-shift rule is met.",
     "unchanged": "UNCHANGED: the threshold-shift rule is not met.",
     "inconclusive": "INCONCLUSIVE: these tones do not decide whether the rule is met.",
+    "not determinable": "NOT DETERMINABLE: whether the rule is met cannot be said here.",
 }
 
 
