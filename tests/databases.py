@@ -3,6 +3,7 @@
 import getpass
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -108,6 +109,8 @@ def postgresql_server() -> Iterator[PostgresqlServer]:
         if os.environ.get("CI") == "true":
             pytest.fail(LEFT_OUT)
         pytest.skip(LEFT_OUT)
+    # Told to stop, the tests end as by Ctrl-C, and take the server with them.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     server = PostgresqlServer(tools)
     path = os.environ["PATH"]
     os.environ["PATH"] = f"{tools}{os.pathsep}{path}"  # for pg_dump, which the store looks up
