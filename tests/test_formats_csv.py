@@ -337,6 +337,7 @@ def test_the_importer_takes_the_apostrophe_off(tmp_path: Path) -> None:
         (b"person,left500\n" + b"A" * 2_000_000, "more than 1,000,000 characters"),
         (b"person,left500," + b"x," * 3000 + b"\n", "3003 columns"),
         (b"x," * 1_000_000, "characters"),
+        (b"person," + b",".join(b"left%d" % f for f in range(500, 700)), "200 columns of thres"),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, data: bytes, says: str) -> None:
@@ -348,8 +349,15 @@ def test_the_size_is_checked_before_anything_is_read(tmp_path: Path) -> None:
     path = tmp_path / "big.csv"
     with path.open("wb") as file:
         file.truncate(sheets.MAX_BYTES + 1)  # a file of holes: no disk is used
-    with pytest.raises(ValueError, match="at most 256 MB"):
+    with pytest.raises(ValueError, match="at most 128 MB"):
         read_references(path)
+
+
+def test_an_ear_has_only_so_many_frequencies(tmp_path: Path) -> None:
+    rows = "".join(f"A,,left,{500 + k},10\n" for k in range(101))
+    found = read(tmp_path, f"{LONG}\n{rows}")
+    assert not found.accepted
+    assert "at most 100 frequencies" in reasons(found)[102]
 
 
 def test_too_many_rejected_rows_are_refused(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_a_screens_estimates_are_no_thresholds(tmp_path: Path, visits: list[Visi
 
 def test_the_table_of_thresholds_can_be_imported(tmp_path: Path, visits: list[VisitBundle]) -> None:
     export(visits[:1], "csv", tmp_path / "out", identity=True)
-    known = {"sentinels": {"99.0": "threshold", "120.0": "threshold"}}
+    known = {"sentinels": {"99": "threshold", "120": "threshold"}}
     found = read_references(tmp_path / "out" / "thresholds.csv", **known)
     assert found.rejected == ()
     assert {item.ear: item.audiogram for item in found.accepted} == {
@@ -396,7 +396,7 @@ def test_memory_does_not_grow_with_the_visits(
 
     export(many(10), kind, tmp_path / "first")  # loads what has to be loaded
     tracemalloc.start()
-    export(many(2000), kind, tmp_path / "out")
+    export(many(500), kind, tmp_path / "out")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 3_000_000  # the rows would take ten times as much
+    assert peak < 2_000_000  # all rows would take several times as much

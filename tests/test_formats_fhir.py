@@ -1,5 +1,6 @@
 """FHIR: panels of both forms in, bundles out, checked by three validators that also say no."""
 
+import contextlib
 import copy
 import json
 import os
@@ -21,8 +22,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from earshift.formats import References, export, fhir, read_references
-from earshift.records import EARS, VisitBundle
+from earshift.records import EARS, ImportedAudiogram, VisitBundle
 from earshift.stimulus import Audiogram
+from earshift.store import Store
 from test_formats_export import AT, LEFT, RIGHT, visits
 
 __all__ = ["visits"]  # a fixture that both files use
@@ -247,6 +249,7 @@ BAD_PANELS: dict[str, tuple[Json, str]] = {
     ),
     "components": (panel(component("left", 500, 10), component={}), "must be a list"),
     "component": (panel(component("left", 500, 10), component=[3]), "must be an object"),
+    "endless": (panel(*[component("left", 500, 10)] * 201), "more than 200 parts"),
     "absent member": (pointing("Observation/gone"), "is not in the file"),
     "loose": (members(("left", 500, 10))[0], "belongs to no panel"),
     "hollow": ({"resourceType": "Bundle", "entry": [3]}, "holds no resource"),
@@ -327,6 +330,14 @@ def test_a_zoneless_time_takes_the_callers_zone(tmp_path: Path) -> None:
 def test_files_that_are_refused(tmp_path: Path, data: bytes, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         read(tmp_path, data)
+
+
+@pytest.mark.parametrize("depth", range(700, 1000, 20))
+def test_nesting_that_is_just_parsed_is_not_shown_whole(tmp_path: Path, depth: int) -> None:
+    """What the parser still takes must not break the words about it."""
+    nested = json.dumps(panel(status="HERE")).replace('"HERE"', "[" * depth + "]" * depth)
+    with contextlib.suppress(ValueError):
+        assert "status" in reason(read(tmp_path, nested.encode()))
 
 
 def test_the_size_is_checked_before_anything_is_read(tmp_path: Path) -> None:
@@ -530,6 +541,26 @@ def test_reports_say_what_was_concluded(exported: Path) -> None:
 def test_people_and_devices_come_once(exported: Path) -> None:
     assert len(resources_of(exported, "Patient")) == 2  # the erased one has no result
     assert len(resources_of(exported, "Device")) == 1
+
+
+def by_ear(found: References) -> dict[str, ImportedAudiogram]:
+    return {item.ear: replace(item, source="") for item in found.accepted}
+
+
+def test_from_file_to_store_to_file(tmp_path: Path, visits: list[VisitBundle]) -> None:
+    """Imported, stored, exported and imported again: the same audiograms of the same people."""
+    export(visits[:1], "fhir", tmp_path / "first.json")
+    codes = {"99": "threshold", "120": "threshold"}
+    found = read_references(tmp_path / "first.json", sentinels=codes)
+    with Store.open(tmp_path / "store.db") as store:
+        store.import_audiograms(found.accepted, author="me", zone="Europe/Berlin")
+        for kind, out in (("fhir", "again.json"), ("csv", "again")):
+            assert export(store.iter_visit_bundles(), kind, tmp_path / out, identity=True) == 1
+    for name in ("again.json", "again/thresholds.csv"):
+        again = read_references(tmp_path / name, sentinels=codes)
+        assert again.rejected == ()
+        assert by_ear(again) == by_ear(found)
+        assert len(again.accepted) == 2
 
 
 # --- Validators, each with files that must fail ---------------------------------------------------

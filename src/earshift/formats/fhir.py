@@ -42,6 +42,7 @@ UCUM = "http://unitsofmeasure.org"
 MAX_BYTES = 64_000_000
 MAX_VALUES = 2_000_000  # a JSON value may take a hundred times its text in memory
 DECIBELS = ("dB", "dB HL", "dB(HL)", "dBHL")
+MAX_PARTS = 200  # thresholds and remarks of one panel
 LOCAL_THRESHOLD = re.compile(r"threshold-(left|right)-([0-9]{3,5}(\.[0-9]{1,20})?)")
 FINISHED = ("final", "amended", "corrected")
 METHODS = ("air conduction", "air-conduction", "pure tone", "pure-tone", "hughson", "audiometr")
@@ -194,17 +195,18 @@ def _objects(value: Any, what: str) -> Iterator[Json]:
 
 def _codings(concept: Any, what: str) -> list[tuple[str, str]]:
     """System and code of all codings of a CodeableConcept."""
-    return [
-        (str(coding.get("system")), str(coding.get("code")))
+    pairs = [
+        (coding.get("system"), coding.get("code"))
         for coding in _objects(_object(concept, what).get("coding"), f"{what}.coding")
     ]
+    return [(str(s), c) for s, c in pairs if isinstance(s, str | None) and isinstance(c, str)]
 
 
 def _words(concept: Any, what: str) -> str:
     """All words of a CodeableConcept, for the eye."""
     found = _object(concept, what)
     displays = [c.get("display") for c in _objects(found.get("coding"), f"{what}.coding")]
-    return " ".join(str(w) for w in (found.get("text"), *displays) if w)[:500]
+    return " ".join(w for w in (found.get("text"), *displays) if isinstance(w, str))[:500]
 
 
 class _Index:
@@ -220,15 +222,15 @@ class _Index:
             for name in names:
                 self._by_name[name] = None if name in self._by_name else resource
 
-    def find(self, reference: Any, within: Json) -> Json | None:
+    def find(self, reference: Any, contained: dict[str, Json]) -> Json | None:
         if not isinstance(reference, str):
             return None
-        if reference.startswith("#"):
-            for inner in _objects(within.get("contained"), "contained"):
-                if inner.get("id") == reference[1:]:
-                    return inner
-            return None
-        return self._by_name.get(reference)
+        return contained.get(reference) or self._by_name.get(reference)
+
+
+def _contained(resource: Json) -> dict[str, Json]:
+    """The resources within a resource, by the references to them."""
+    return {f"#{r.get('id')}": r for r in _objects(resource.get("contained"), "contained")}
 
 
 # What the resources say
@@ -268,9 +270,12 @@ def _read_panel(
 ) -> list[ImportedAudiogram]:
     """One item per ear; what was pointed to is noted in `members`, also when it is refused."""
     parts = list(_objects(panel.get("component"), "component"))
-    # An Observation of its own is told from a component by having a status.
-    for reference in _objects(panel.get("hasMember"), "hasMember"):
-        member = bundle.find(reference.get("reference"), panel)
+    pointers = list(_objects(panel.get("hasMember"), "hasMember"))
+    if len(parts) + len(pointers) > MAX_PARTS:
+        raise ValueError(f"the panel has more than {MAX_PARTS} parts")
+    contained = _contained(panel)
+    for reference in pointers:
+        member = bundle.find(reference.get("reference"), contained)
         if member is None:
             raise ValueError(f"its member {shown(reference.get('reference'))} is not in the file")
         members.add(id(member))
@@ -399,7 +404,7 @@ def _person(panel: Json, bundle: _Index) -> Json:
     """Code, name, birth date and sex: from the patient in the file, else from the reference."""
     subject = _object(panel.get("subject"), "subject")
     reference = subject.get("reference")
-    patient = bundle.find(reference, panel)
+    patient = bundle.find(reference, _contained(panel))
     if patient is None or patient.get("resourceType") != "Patient":
         own = _object(subject.get("identifier"), "subject.identifier").get("value")
         if own is None and isinstance(reference, str) and "/" in reference:

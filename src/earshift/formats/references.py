@@ -6,6 +6,7 @@ means, "no response" needs the level that was tried, and a time without a zone n
 """
 
 import re
+import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
@@ -20,6 +21,7 @@ NO_RESPONSE, NOT_TESTED, THRESHOLD = "no response", "not tested", "threshold"
 MEANINGS = (NO_RESPONSE, NOT_TESTED, THRESHOLD)
 AMBIGUOUS_DB_HL = (99.0, 120.0)  # within the range of levels, but often written for "no response"
 MAX_ITEMS = 200_000  # audiograms and rejected rows of one file: some 300 MB of memory
+MAX_FREQUENCIES = 100  # of an ear
 MAX_TEXT = 200  # characters of a person's code or name
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,5}(\.[0-9]{1,6})?")
@@ -83,7 +85,7 @@ class Options:
                 isinstance(text, str) for item in given.items() for text in item
             ):
                 raise ValueError(f"{name} must map text to text, got {given!r}")
-        meanings = {text.strip().casefold(): m for text, m in self.sentinels.items()}
+        meanings = {_code(text): meaning for text, meaning in self.sentinels.items()}
         for text, meaning in meanings.items():
             if meaning not in MEANINGS:
                 raise ValueError(
@@ -102,10 +104,13 @@ class Options:
         object.__setattr__(self, "no_response_db_hl", tried)
         Audiogram({1000.0: 0.0}, self.sd_db, self.method_offset_db)  # refuses what makes no sense
 
-    def meaning(self, text: str, known: Mapping[str, str] | None = None) -> tuple[str, float]:
-        """What a cell says: its meaning and the number (0 if none), or a ValueError."""
+    def meaning(self, text: str, known: Mapping[str, str]) -> tuple[str, float]:
+        """What a cell says: its meaning and the number (0 if none), or a ValueError.
+
+        `known` holds all codes, the format's own and the caller's.
+        """
         text = text.strip()
-        said = {**(known or {}), **self.sentinels}.get(text.casefold())
+        said = known.get(_code(text))
         if said in (NO_RESPONSE, NOT_TESTED):
             return str(said), 0.0
         if not text:
@@ -169,6 +174,12 @@ class Options:
         return at
 
 
+def _code(text: str) -> str:
+    """A code as it is looked up: letters in any case, and a number however it is written."""
+    text = text.strip().casefold()
+    return f"{float(text):g}" if NUMBER.fullmatch(text) else text
+
+
 class Ear:
     """The readings of one ear as they come in; a frequency that comes twice is refused."""
 
@@ -180,6 +191,8 @@ class Ear:
     def add(self, frequency_hz: float, meaning: str, level: float) -> None:
         if frequency_hz in self.seen:
             raise ValueError(f"{frequency_hz:g} Hz comes twice")
+        if len(self.seen) >= MAX_FREQUENCIES:
+            raise ValueError(f"an ear has at most {MAX_FREQUENCIES} frequencies")
         self.seen.add(frequency_hz)
         if meaning == THRESHOLD:
             self.thresholds[frequency_hz] = level
@@ -331,7 +344,10 @@ def identifying(text: object, what: str) -> str:
     return clean
 
 
-def shown(text: object) -> str:
-    """A piece of a file, short enough for a message."""
-    words = repr(text)
-    return words if len(words) <= 60 else f"{words[:57]}..."
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+
+
+def shown(value: object) -> str:
+    """A piece of a file, short and shallow enough for a message."""
+    return _SHORT.repr(value)

@@ -35,9 +35,10 @@ from earshift.formats.references import (
 )
 from earshift.records import EARS, ImportedAudiogram
 
-MAX_BYTES = 256_000_000
+MAX_BYTES = 128_000_000
 MAX_LINE = 1_000_000  # characters
 MAX_COLUMNS = 2000
+MAX_TONES = 100  # columns of thresholds
 MAX_ROWS = 3_000_000
 
 # A column may go by several names; the first that a file has counts.
@@ -63,6 +64,7 @@ NAMES = {
         )
     },
 }
+ABOUT = ("person", "date", "name", "birth_date", "sex", "sd_db", "method_offset_db", "conduction")
 CHOSEN = "the chosen "
 OWN_SENTINELS = {NO_RESPONSE: NO_RESPONSE, NOT_TESTED: NOT_TESTED}  # plain words need no map
 MIE_SENTINELS = {**OWN_SENTINELS, "99": NO_RESPONSE}
@@ -95,7 +97,8 @@ def read(path: Path, options: Options, mie: bool = False) -> References:
             f"{path} is not of the shape mie: it lacks left_baseline, right_baseline or columns "
             "such as left500"
         )
-    sheet = _Sheet(path, options, columns, len(header), MIE_SENTINELS if mie else OWN_SENTINELS)
+    known = {**(MIE_SENTINELS if mie else OWN_SENTINELS), **options.sentinels}
+    sheet = _Sheet(path, options, columns, len(header), known)
     return sheet.long(rows) if long else sheet.wide(rows, tones)
 
 
@@ -131,7 +134,7 @@ class _Sheet:
     options: Options
     columns: dict[str, int]
     width: int
-    known: dict[str, str]
+    known: dict[str, str]  # codes of cells, the format's and the caller's
 
     def wide(self, rows: Iterator[list[str]], tones: dict[tuple[str, float], int]) -> References:
         found = Collector(self.path)
@@ -162,9 +165,13 @@ class _Sheet:
     def long(self, rows: Iterator[list[str]]) -> References:
         found = Collector(self.path)
         groups: dict[tuple[str, str, datetime | None], _Group] = {}
+        before: list[str] = []
         for number, row in _numbered(rows):
             try:
-                who = self._who(row)
+                # Rows of one audiogram mostly follow each other and say the same of the person.
+                about = [self._cell(row, name) for name in ABOUT] if len(row) == self.width else []
+                if not about or about != before:
+                    who, before = self._who(row), about
                 ear = as_ear(self._cell(row, "ear"))
             except ValueError as error:
                 found.reject(number, error)
@@ -352,4 +359,8 @@ def _ear_columns(path: Path, header: list[str], options: Options) -> dict[tuple[
         if key in tones:
             raise ValueError(f"{path} has the {key[0]} ear at {frequency:g} Hz more than once")
         tones[key] = place
+    if len(tones) > MAX_TONES:
+        raise ValueError(
+            f"{path} has {len(tones)} columns of thresholds; at most {MAX_TONES} are read"
+        )
     return tones

@@ -7,11 +7,12 @@ missing value is an empty cell, and a text that begins like a formula gets an ap
 
 import csv
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
 from earshift.formats.files import guard, unguard, whole_folder
@@ -112,8 +113,7 @@ def write(
             columns = {**TABLES[name], **(IDENTITY[name] if identity else {})}
             path = part / f"{name}.{kind}"
             if kind == "csv":
-                file = stack.enter_context(path.open("w", encoding="utf-8", newline=""))
-                writers[name] = _CsvWriter(file, columns)
+                writers[name] = stack.enter_context(_CsvWriter(path, columns))
             else:
                 writers[name] = stack.enter_context(_ParquetWriter(path, columns))
         for visit in visits:
@@ -320,16 +320,25 @@ def _parse(cell: str, kind: type) -> Any:
 
 
 class _CsvWriter:
-    def __init__(self, file: TextIO, columns: Mapping[str, type]) -> None:
+    def __init__(self, path: Path, columns: Mapping[str, type]) -> None:
         self._columns = columns
+        self._file = path.open("w", encoding="utf-8", newline="")
         # With CR LF as the end of a line, a cell that holds either of them is quoted.
-        self._csv = csv.writer(file, lineterminator="\r\n")
+        self._csv = csv.writer(self._file, lineterminator="\r\n")
         self._csv.writerow(columns)
+
+    def __enter__(self) -> "_CsvWriter":
+        return self
 
     def write(self, row: Row) -> None:
         self._csv.writerow(
-            _cell(_clean(row.get(name), kind)) for name, kind in self._columns.items()
+            [_cell(_clean(row.get(name), kind)) for name, kind in self._columns.items()]
         )
+
+    def __exit__(self, *_: object) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
 
 
 class _ParquetWriter:
