@@ -54,6 +54,11 @@ def heard(asked: tuple[Any, ...]) -> bool:
 # The examiner who is killed ---------------------------------------------------------------------
 
 
+def say(*words: object) -> None:
+    """A line in one piece: a kill must not leave half of one."""
+    os.write(1, (" ".join(str(word) for word in words) + "\n").encode())
+
+
 def examine(database: str, exam_id: int) -> None:
     """One life: go on with the exam and tell on stdout what was asked and what was taken."""
     with Store.open(database) as store:
@@ -61,35 +66,35 @@ def examine(database: str, exam_id: int) -> None:
         session.resume()
         while not session.done:
             shown = session.presentation()
-            print("asked", *content(shown), flush=True)
+            say("asked", *content(shown))
             trial = session.answer(heard(content(shown)))
-            print("taken", trial.number, flush=True)
+            say("taken", trial.number)
             if trial.number % 5 == 0:  # now and then a slip of the finger
                 session.undo()
-                print("undone", trial.number, flush=True)
+                say("undone", trial.number)
         session.finish()
-        print("finished", flush=True)
+        say("finished")
 
 
 def keep_nursery() -> None:
     """Fork an examiner for every line on stdin, and say when it is dead."""
     rehearse()
-    print("ready", flush=True)
+    say("ready")
     for line in sys.stdin:
         database, exam_id = line.split()
         child = os.fork()
         if child == 0:
-            print("born", os.getpid(), flush=True)
+            say("born", os.getpid())
             failed = True
             try:
                 examine(database, int(exam_id))
                 failed = False
             finally:
-                print("over", flush=True)
+                say("over")
                 os._exit(failed)
         sys.stdin.readline()  # until then the id is nobody else's, dead or alive
         _, status = os.waitpid(child, 0)
-        print("dead", os.waitstatus_to_exitcode(status), flush=True)
+        say("dead", os.waitstatus_to_exitcode(status))
 
 
 def rehearse() -> None:

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +56,15 @@ def supervised_limits(cap_db_hl: float = CAP_DB_HL, confirmed: bool = False) -> 
     return Limits(cap_db_hl=cap, above_heard_db=20.0, above_missed_db=20.0)
 
 
+def as_zone(name: str) -> str:
+    """The name itself if it is a time zone's."""
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise ValueError(f"a time zone has a name such as Europe/Berlin, got {name!r}") from None
+    return name
+
+
 def local_zone() -> str:
     """IANA name of this machine's time zone; a ValueError when it has none to be found."""
     candidates = [os.environ.get("TZ", "").lstrip(":")]
@@ -64,11 +74,8 @@ def local_zone() -> str:
     if datetime.now().astimezone().tzname() == "UTC":
         candidates.append("UTC")
     for name in candidates:
-        try:
-            ZoneInfo(name)
-        except (ValueError, OSError):
-            continue
-        return name
+        with suppress(ValueError):
+            return as_zone(name)
     raise ValueError(
         "the time zone of this machine has no name; give one such as Europe/Berlin by --timezone"
     )
@@ -339,7 +346,7 @@ def catch_due(seed: int, answered: int) -> bool:
 
 
 class MovedOn(ValueError):  # noqa: N818 - says what happened, as its name does
-    """Another program has closed, paused or answered the exam meanwhile; this answer is not taken."""
+    """Another program has closed, paused or answered the exam; nothing was taken here."""
 
 
 class Session:

@@ -16,11 +16,10 @@ from earshift.cli.database import (
     Timezone,
     Yes,
     author_name,
-    confirmed,
     opened,
 )
 from earshift.cli.desk import Desk
-from earshift.cli.output import person_label, printable, show_json, table
+from earshift.cli.terminal import confirmed, person_label, printable, show_json, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -438,10 +437,10 @@ def _limits(cap_db_hl: float, yes: bool) -> "Limits":
 
 def _begin(store: "Store", person: "Person", plan: "Plan", setting: _Setting) -> None:
     """Open what was planned, in today's visit, and sit down at the desk."""
-    from earshift.visit import Session, local_zone, open_exam, todays_visit, unfinished
+    from earshift.visit import Session, as_zone, local_zone, open_exam, todays_visit, unfinished
 
     _check_class(setting.simulate)
-    zone = setting.timezone or local_zone()
+    zone = as_zone(setting.timezone or local_zone())
     left = unfinished(store, person.id, plan.ear, simulated=setting.mode == "simulated")
     if left and not setting.set_aside:
         raise ValueError(

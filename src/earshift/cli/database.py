@@ -94,17 +94,6 @@ def opened(db: str | None) -> "Iterator[Store]":
         yield store
 
 
-def confirmed(question: str) -> bool:
-    """A yes from the keyboard. The end of input is a no."""
-    typer.echo(f"{question} [y/N] ", nl=False, err=True)
-    try:
-        answer = input()
-    except (EOFError, KeyboardInterrupt, UnicodeDecodeError):
-        typer.echo(err=True)
-        return False
-    return answer.strip().casefold() in ("y", "yes")
-
-
 db_commands = typer.Typer(
     help="Look after the database: backup, restore, check, upgrade.",
     epilog=EXIT_CODES,

@@ -1,8 +1,6 @@
 """The examiner's desk: an exam or screen at the keyboard, with any audiometer at hand."""
 
-import io
 import json
-import sys
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -11,7 +9,7 @@ import typer
 
 from earshift.cli.app import RULE_VERDICTS, VERDICTS
 from earshift.cli.database import NOT_FINISHED, is_trouble, plain_failures
-from earshift.cli.output import person_label, printable, table
+from earshift.cli.terminal import person_label, printable, read_line, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -19,7 +17,6 @@ if TYPE_CHECKING:
     from earshift.records import ExamRecord, Person
     from earshift.visit import Presentation, Session
 
-LINE = 200  # characters of an answer at the prompt; more is a mistake
 KEYS = (
     "y heard - n not heard - y 45 heard, but 45 dB HL was played - undo - pause - "
     "finish (end early) - quit"
@@ -42,8 +39,6 @@ class Desk:
         """From here to the result. Leaving before it keeps every answer, and exits with 3."""
         from earshift.visit import MovedOn
 
-        if isinstance(sys.stdin, io.TextIOWrapper):
-            sys.stdin.reconfigure(errors="replace")  # a key that is no text is a wrong answer
         try:
             self._greet()
             while not (self._session.done and self._closed()):
@@ -192,7 +187,7 @@ class Desk:
         """The next line as a command and a level; the end of input leaves the desk."""
         if not self._as_json:
             typer.echo(prompt, nl=False)
-        line = _read_line()
+        line = read_line()
         if line is None:
             raise _Leave
         words = line.casefold().split()
@@ -244,17 +239,6 @@ def _refusals(say: "Callable[[object], None]") -> "Iterator[None]":
         if is_trouble(error) or isinstance(error, MovedOn):
             raise
         say(error)
-
-
-def _read_line() -> str | None:
-    """A line from the keyboard or a pipe; None at its end. One too long is read past, not kept."""
-    line = sys.stdin.readline(LINE)
-    whole = len(line) < LINE or line.endswith("\n")
-    while not whole:
-        line = "?"
-        rest = sys.stdin.readline(LINE)
-        whole = len(rest) < LINE or rest.endswith("\n")
-    return line or None
 
 
 def _show_result(record: "ExamRecord", shown: dict[str, Any]) -> None:

@@ -17,7 +17,7 @@ from earshift.cli.database import (
     opened,
     plain_failures,
 )
-from earshift.cli.output import printable, show_json, table
+from earshift.cli.terminal import printable, show_json, table
 
 if TYPE_CHECKING:
     from earshift.formats import References

@@ -1,6 +1,8 @@
-"""What records look like on the terminal: tables for people, JSON for programs."""
+"""What people see and type: tables, JSON for programs, lines from the keyboard or a pipe."""
 
+import io
 import json
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -8,6 +10,8 @@ import typer
 
 if TYPE_CHECKING:
     from earshift.records import Person
+
+LINE = 200  # characters that a typed line may have; more is a mistake
 
 
 def printable(value: object) -> str:
@@ -37,3 +41,29 @@ def person_label(person: "Person") -> str:
     """How a person is called on the screen."""
     names = [part for part in (person.code, person.name) if part]
     return printable(f"person {person.id}" + (f" ({', '.join(names)})" if names else ""))
+
+
+def read_line() -> str | None:
+    """A line from the keyboard or a pipe; None at its end. One too long is read past, not kept."""
+    if isinstance(sys.stdin, io.TextIOWrapper) and sys.stdin.errors != "replace":
+        sys.stdin.reconfigure(errors="replace")  # what is no text is a wrong answer, not a crash
+    line = sys.stdin.readline(LINE)
+    whole = len(line) < LINE or line.endswith("\n")
+    while not whole:
+        line = "?"
+        rest = sys.stdin.readline(LINE)
+        whole = len(rest) < LINE or rest.endswith("\n")
+    return line or None
+
+
+def confirmed(question: str) -> bool:
+    """A yes from the keyboard. The end of input is a no."""
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    try:
+        answer = read_line()
+    except KeyboardInterrupt:
+        answer = None
+    if answer is None:
+        typer.echo(err=True)
+        return False
+    return answer.strip().casefold() in ("y", "yes")
