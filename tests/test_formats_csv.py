@@ -163,6 +163,12 @@ def test_bone_conduction_is_rejected(tmp_path: Path) -> None:
     assert "conduction must be air" in reasons(found)[2]
 
 
+def test_simulated_ears_are_rejected(tmp_path: Path) -> None:
+    found = read(tmp_path, f"{LONG},mode\nA,,left,500,10,supervised\nB,,left,500,10,simulated\n")
+    assert list(thresholds(found)) == [("A", "left")]
+    assert "nobody's hearing" in reasons(found)[3]
+
+
 def test_a_frequency_twice_is_no_mean(tmp_path: Path) -> None:
     found = read(tmp_path, f"{LONG}\nA,,left,500,10\nA,,left,500,20\n")
     assert not found.accepted

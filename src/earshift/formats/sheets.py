@@ -59,12 +59,17 @@ NAMES = {
             "sd_db",
             "method_offset_db",
             "conduction",
+            "mode",
             "left_baseline",
             "right_baseline",
         )
     },
 }
-ABOUT = ("person", "date", "name", "birth_date", "sex", "sd_db", "method_offset_db", "conduction")
+# What `_who` looks at.
+ABOUT = (
+    *("person", "date", "name", "birth_date", "sex"),
+    *("sd_db", "method_offset_db", "conduction", "mode"),
+)
 CHOSEN = "the chosen "
 OWN_SENTINELS = {NO_RESPONSE: NO_RESPONSE, NOT_TESTED: NOT_TESTED}  # plain words need no map
 MIE_SENTINELS = {**OWN_SENTINELS, "99": NO_RESPONSE}
@@ -214,6 +219,8 @@ class _Sheet:
         conduction = self._cell(row, "conduction").strip().casefold()
         if "conduction" in self.columns and conduction not in ("air", "air conduction", "ac"):
             raise ValueError(f"conduction must be air, got {shown(conduction)}")
+        if self._cell(row, "mode").strip().casefold() == "simulated":
+            raise ValueError("it is simulated: nobody's hearing")
         name = self._cell(row, "name")
         return _Who(
             code=identifying(self._cell(row, "person"), "the person"),

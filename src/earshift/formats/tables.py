@@ -8,7 +8,7 @@ missing value is an empty cell, and a text that begins like a formula gets an ap
 import csv
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -295,16 +295,15 @@ def _clean(value: Any, kind: type) -> Any:
     return kind(value) if kind is not date else value
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return guard(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, date):  # times too
-        return value.isoformat()
-    return repr(value)
+# How a value of each type stands in a CSV cell; a text must not pass for a formula.
+_CELLS: dict[type, Callable[[Any], str]] = {
+    int: str,
+    float: lambda value: repr(float(value)),
+    str: guard,
+    bool: lambda value: "true" if value else "false",
+    date: date.isoformat,
+    datetime: lambda value: value.astimezone(UTC).isoformat(),
+}
 
 
 def _parse(cell: str, kind: type) -> Any:
@@ -321,7 +320,7 @@ def _parse(cell: str, kind: type) -> Any:
 
 class _CsvWriter:
     def __init__(self, path: Path, columns: Mapping[str, type]) -> None:
-        self._columns = columns
+        self._columns = [(name, _CELLS[kind]) for name, kind in columns.items()]
         self._file = path.open("w", encoding="utf-8", newline="")
         # With CR LF as the end of a line, a cell that holds either of them is quoted.
         self._csv = csv.writer(self._file, lineterminator="\r\n")
@@ -332,7 +331,10 @@ class _CsvWriter:
 
     def write(self, row: Row) -> None:
         self._csv.writerow(
-            [_cell(_clean(row.get(name), kind)) for name, kind in self._columns.items()]
+            [
+                "" if (value := row.get(name)) is None or value == "" else cell(value)
+                for name, cell in self._columns
+            ]
         )
 
     def __exit__(self, *_: object) -> None:
