@@ -489,8 +489,8 @@ def change() -> dict[str, Any]:
         "derivation": "Sizes of a change fall off as exp(-size / size_scale_db). The scale and the "
         "share of changed ears give the programme's mean square over seven frequencies (its mean "
         "change is not known and taken as zero there) and its "
-        "share of STS, reading noise added. Shapes in equal parts, a quarter of them improvements: "
-        "assumptions.",
+        "share of STS, reading noise added. Flat, sloping and notched changes in equal parts, "
+        "low-frequency ones 0.4 of a part, a quarter of all for the better: assumptions.",
         "n": 3770,
         "prevalence": wanted,
         "size_scale_db": scale,

@@ -38,6 +38,7 @@ Array = NDArray[np.float64]
 
 SCHEMA = 1  # of to_dict
 SAMPLES = 4000  # for thresholds and shifts
+UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
 AUDIOMETRIC_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
 
 # Separate streams of chance for separate purposes, so that none depends on whether another ran.
@@ -50,7 +51,14 @@ class _Sitting:
     kind: ClassVar[str]
 
     def __init__(
-        self, *, seed: int, max_tones: int, domain: str | Domain, limits: Limits | None
+        self,
+        *,
+        seed: int,
+        max_tones: int,
+        domain: str | Domain,
+        limits: Limits | None,
+        other_ear: Audiogram | None,
+        transducer: str,
     ) -> None:
         self.seed = whole(seed, "seed", 0)
         self.max_tones = whole(max_tones, "max_tones", 1)
@@ -59,6 +67,8 @@ class _Sitting:
             raise ValueError(f"limits must be earshift.Limits or None, got {limits!r}")
         self.limits = limits
         allowed(limits, self.domain, ())  # refuses limits that leave nothing to play
+        self.other_ear, self.transducer = other_ear, transducer
+        self._own_ear_only = own_ear_only(self.domain, other_ear, transducer)
         self._trials: tuple[Trial, ...] = ()
         self._next: tuple[int, Tone] | None = None
 
@@ -86,8 +96,8 @@ class _Sitting:
         raise NotImplementedError
 
     def _playable(self) -> NDArray[np.bool_]:
-        """Which candidates may be played now."""
-        return allowed(self.limits, self.domain, self._trials)
+        """Which candidates may be played now; never one that the other ear might hear."""
+        return allowed(self.limits, self.domain, self._trials) & self._own_ear_only
 
     def _choose(self) -> Tone:
         mask = self._playable()
@@ -120,6 +130,8 @@ class _Sitting:
             "max_tones": self.max_tones,
             "domain": self.domain.to_dict(),
             "limits": None if self.limits is None else self.limits.to_dict(),
+            "other_ear": None if self.other_ear is None else self.other_ear.to_dict(),
+            "transducer": self.transducer,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -148,6 +160,8 @@ class _Sitting:
             _ = design["seed"], design["max_tones"]  # a default here would ask other tones
             design["domain"] = Domain.from_dict(design["domain"])
             design["limits"] = None if design["limits"] is None else Limits(**design["limits"])
+            if design.get("other_ear") is not None:
+                design["other_ear"] = Audiogram.from_dict(design["other_ear"])
             sitting = cls._from_design(design)
             trials = [Trial.from_dict(row) for row in data["trials"]]
         except (KeyError, TypeError, AttributeError) as error:
@@ -207,12 +221,21 @@ class Exam(_Sitting):
         max_tones: int = 50,
         domain: str | Domain = "fine",
         limits: Limits | None = None,
+        other_ear: Audiogram | None = None,
+        transducer: str = "unknown",
         strategy: str = "bald",
         halton_tones: int = 15,
         guess: float = 0.0,
         lapse: float = 0.0,
     ) -> None:
-        super().__init__(seed=seed, max_tones=max_tones, domain=domain, limits=limits)
+        super().__init__(
+            seed=seed,
+            max_tones=max_tones,
+            domain=domain,
+            limits=limits,
+            other_ear=other_ear,
+            transducer=transducer,
+        )
         known = [name for name in choose.STRATEGIES if name != "differential"]
         if strategy not in known:
             raise ValueError(
@@ -434,10 +457,10 @@ class Screen(_Sitting):
             max_tones=asked.max_tones if max_tones is None else max_tones,
             domain=domain,
             limits=limits,
+            other_ear=other_ear,
+            transducer=transducer,
         )
         self.guess, self.lapse = asked.guess, asked.lapse
-        self.other_ear, self.transducer = other_ear, transducer
-        self._own_ear_only = own_ear_only(self.domain, other_ear, transducer)
         # Kept as data: what happens to the reference exam later is no concern of this screen.
         self._reference_data = _reference_to_dict(reference)
         prior = hyperprior(reading_sd_db=self.protocol.reading_sd_db)
@@ -516,8 +539,13 @@ class Screen(_Sitting):
 
     @property
     def decision(self) -> str:
-        """changed, unchanged, inconclusive or not determinable, by the evidence now."""
-        return self.state.decision
+        """changed, unchanged, inconclusive or not determinable, by the evidence now.
+
+        Somebody who reports silence is not cleared by the tones they reported.
+        """
+        decision = self.state.decision
+        poor = decision == "unchanged" and self.reliability == "poor"
+        return "inconclusive" if poor else decision
 
     @property
     def done(self) -> bool:
@@ -540,9 +568,6 @@ class Screen(_Sitting):
         )
         return choose.STRATEGIES[strategy](outlook)
 
-    def _playable(self) -> NDArray[np.bool_]:
-        return super()._playable() & self._own_ear_only
-
     def _own_moments(self) -> tuple[Array, Array]:
         """The field of the new exam alone, as if there were no reference."""
         alone = field.fit(self._answers, self._prior, self.guess, self.lapse)
@@ -552,7 +577,7 @@ class Screen(_Sitting):
         """What the screen says now, with the shift in dB at each frequency."""
         state = self.state
         return Verdict(
-            decision=state.decision,
+            decision=self.decision,
             p_changed=state.p_changed,
             log_bf=state.log_bf,
             tones=len(self._trials),
@@ -562,7 +587,7 @@ class Screen(_Sitting):
             rule=None if self.rule is None else self.rule.name,
             catch_trials=len(self._catches),
             false_alarms=sum(self._catches),
-            reliability=self._reliability(state.converged),
+            reliability=self.reliability,
             evidence_hz=state.evidence_hz if isinstance(state, ShiftState) else (),
             unverified=None if self.rule is None else unverified_note(self.rule),
             not_determinable_hz=tuple(self._obstacles),
@@ -570,9 +595,17 @@ class Screen(_Sitting):
         )
 
     def _notes(self, state: "ModelState | ShiftState") -> tuple[str, ...]:
-        if self.rule is None or not isinstance(state, ShiftState):
-            return ()
         notes = []
+        if any(self._catches):
+            notes.append(
+                f"{sum(self._catches)} of {len(self._catches)} silent trials were reported as "
+                f"heard: reliability {self.reliability}."
+            )
+        loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self._trials), default=0.0)
+        if self.other_ear is None and loudest >= UNCHECKED_DB_HL:
+            notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
+        if self.rule is None or not isinstance(state, ShiftState):
+            return tuple(notes)
         if state.decision == "changed" and self.rule.confirm_by_retest:
             notes.append("The rule asks for an immediate retest of the same ear and frequency.")
         reasons: dict[str, list[str]] = {}
@@ -588,12 +621,17 @@ class Screen(_Sitting):
             )
         return tuple(notes)
 
-    def _reliability(self, converged: bool) -> str:
-        """Poor when a third of the silent trials were "heard", fair when any was."""
+    @property
+    def reliability(self) -> str:
+        """Poor when two or more and over a third of the silent trials were "heard".
+
+        Fair when any was, or when the numerical fit did not settle.
+        """
         alarms, trials = sum(self._catches), len(self._catches)
         if alarms >= 2 and alarms > trials / 3:
             return "poor"
-        return "fair" if alarms or not converged else "good"
+        settled = self.reference_field.converged and self.state.converged
+        return "fair" if alarms or not settled else "good"
 
     def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
         """The ear's thresholds now, changed and unchanged weighed by their probability."""
@@ -627,6 +665,8 @@ class Screen(_Sitting):
             max_tones=max_tones,
             domain=self.domain,
             limits=self.limits,
+            other_ear=self.other_ear,
+            transducer=self.transducer,
             strategy="level_set",
             halton_tones=0,
             guess=self.guess,
@@ -643,8 +683,6 @@ class Screen(_Sitting):
             "rule": None if self.rule is None else self.rule.to_dict(),
             "settings": None if self.rule is None else self.settings.to_dict(),
             "reference": self._reference_data,
-            "other_ear": None if self.other_ear is None else self.other_ear.to_dict(),
-            "transducer": self.transducer,
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -652,7 +690,7 @@ class Screen(_Sitting):
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
-        data, other = design.pop("reference"), design.pop("other_ear")
+        data = design.pop("reference")
         reference = _REFERENCES[data["kind"]].from_dict(data["data"])
         protocol, rule, settings = (design.pop(name) for name in ("protocol", "rule", "settings"))
         if (protocol is None) == (rule is None):
@@ -663,7 +701,6 @@ class Screen(_Sitting):
             rule=None if rule is None else Rule.from_dict(rule),
             settings=None if settings is None else RuleSettings(**settings),
             allow_unverified=True,
-            other_ear=None if other is None else Audiogram.from_dict(other),
             **design,
         )
 

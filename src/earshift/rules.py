@@ -6,7 +6,7 @@ Missing data fail safe: one criterion met is enough for "met", "not met" needs e
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
@@ -34,6 +34,10 @@ class Criterion:
     combine: str = "mean"
 
     def __post_init__(self) -> None:
+        if isinstance(self.frequencies_hz, str) or not isinstance(self.frequencies_hz, Iterable):
+            raise ValueError(
+                f"a criterion needs a list of frequencies in Hz, got {self.frequencies_hz!r}"
+            )
         clean = tuple(finite(f, "a frequency of a criterion") for f in self.frequencies_hz)
         if not clean or min(clean) <= 0 or len(set(clean)) != len(clean):
             raise ValueError(
@@ -63,6 +67,10 @@ class Rule:
     age_correction: bool = True  # whether the rule's authors allow it
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise ValueError(f"a rule needs a name, got {self.name!r}")
+        if not isinstance(self.criteria, Iterable):
+            raise ValueError(f"a rule needs a list of criteria, got {self.criteria!r}")
         object.__setattr__(self, "criteria", tuple(self.criteria))
         if not self.criteria or not all(isinstance(c, Criterion) for c in self.criteria):
             raise ValueError("a rule needs at least one earshift.rules.Criterion")
@@ -262,6 +270,7 @@ class EarFinding:
     margin_db: float | None  # past the criterion, of what could be judged
     missing_hz: tuple[float, ...]
     met: tuple[Criterion, ...] = ()
+    unjudged: tuple[Criterion, ...] = ()
     ear: str | None = None
     baseline_date: date | None = None
     current_date: date | None = None
@@ -311,7 +320,7 @@ def judge_ear(
         if now is None:
             continue
         shifts[f] = now - before - explained[f]
-    margins, met, unjudged = [], [], False
+    margins, met, unjudged = [], [], []
     for criterion in rule.criteria:
         if all(f in shifts for f in criterion.frequencies_hz):
             margin = float(
@@ -321,9 +330,10 @@ def judge_ear(
             if margin >= 0:
                 met.append(criterion)
             # A lower bound below the criterion says nothing about being below it.
-            unjudged |= margin < 0 and bool(at_least & set(criterion.frequencies_hz))
+            if margin < 0 and at_least & set(criterion.frequencies_hz):
+                unjudged.append(criterion)
         else:
-            unjudged = True
+            unjudged.append(criterion)
     return EarFinding(
         rule=rule.name,
         decision="changed" if met else "not determinable" if unjudged else "unchanged",
@@ -331,6 +341,7 @@ def judge_ear(
         margin_db=max(margins) - EPSILON_DB if margins else None,
         missing_hz=tuple(f for f in rule.frequencies_hz if f not in shifts),
         met=tuple(met),
+        unjudged=tuple(unjudged),
         ear=ear,
         baseline_date=dates[0],
         current_date=dates[1],
@@ -341,7 +352,7 @@ def judge_ear(
 def confirmed(first: EarFinding, retest: EarFinding) -> EarFinding:
     """A finding after its immediate retest: changed if both meet the same criterion.
 
-    A retest that could not be judged leaves a first finding of "changed" not determinable.
+    A retest that could not be judged there leaves a first finding of "changed" not determinable.
     """
     if (first.rule, first.ear, first.baseline_date) != (
         retest.rule, retest.ear, retest.baseline_date,
@@ -352,9 +363,14 @@ def confirmed(first: EarFinding, retest: EarFinding) -> EarFinding:
     both = tuple(c for c in first.met if c in retest.met)
     if both:
         return replace(first, met=both)
-    asked = {f for c in first.met for f in c.frequencies_hz}
-    judged = not asked & set(retest.missing_hz) and retest.decision != "not determinable"
-    return replace(first, met=(), decision="unchanged" if judged else "not determinable")
+    judged = not set(first.met) & set(retest.unjudged)
+    return replace(
+        first,
+        met=(),
+        decision="unchanged" if judged and not first.unjudged else "not determinable",
+        shifts_db=retest.shifts_db,
+        margin_db=retest.margin_db,
+    )
 
 
 def judge_person(findings: Mapping[str, EarFinding | None]) -> str:

@@ -42,7 +42,7 @@ class Condition:
     """What happened to the ear, and how it is tested."""
 
     name: str
-    shape: str = "none"  # none, flat, high or notch
+    shape: str = "none"  # none, flat, high, notch or low
     size_db: float = 0.0
     jitter_sd_db: float = JITTER_SD_DB
     gain_db: float = 0.0  # headphones that play louder than the reference's
@@ -56,6 +56,8 @@ class Condition:
             return self.size_db / (1.0 + np.exp(-(octaves - math.log2(2.3)) / 0.25))
         if self.shape == "notch":
             return np.asarray(self.size_db * np.exp(-0.5 * ((octaves - 2.0) / 0.5) ** 2))
+        if self.shape == "low":
+            return np.asarray(self.size_db / (1.0 + np.exp((octaves - math.log2(1.2)) / 0.25)))
         return np.zeros(octaves.size)
 
 
@@ -68,6 +70,7 @@ def conditions() -> list[Condition]:
         *(Condition(f"flat {db} dB", "flat", float(db)) for db in (10, 15, 20, 30)),
         *(Condition(f"high {db} dB", "high", float(db)) for db in (15, 20, 30)),
         *(Condition(f"notch {db} dB", "notch", float(db)) for db in (15, 20, 30)),
+        *(Condition(f"low {db} dB", "low", float(db)) for db in (20, 30)),
         Condition("improved 15 dB", "flat", -15.0),
         Condition("headphones +5 dB", gain_db=5.0),
     ]
@@ -189,7 +192,7 @@ def _run(screen: Screen, listener: Listener) -> tuple[str, int, float]:
     while not screen.done:
         tone = screen.ask()
         screen.tell(tone, listener(tone))
-    decided = screen.decision != "inconclusive"
+    decided = screen.decision in ("changed", "unchanged")
     return screen.decision, len(screen.trials) if decided else screen.max_tones, screen.p_changed
 
 
@@ -209,8 +212,9 @@ def _calls(
             for name in rules
         }
     if method == "paper":  # one answer for all rules: it asks whether anything changed
-        call = _run(Screen(first, "paper", seed=now.seed, max_tones=MAX_TONES), now.listener())
-        return dict.fromkeys(rules, call)
+        screen = Screen(first, "paper", seed=now.seed, max_tones=MAX_TONES)
+        decision, tones, _ = _run(screen, now.listener())
+        return dict.fromkeys(rules, (decision, tones, math.nan))
     if method == "bald":
         exam = Exam(
             seed=now.seed, max_tones=MAX_TONES, domain=first.domain, halton_tones=5,

@@ -13,7 +13,7 @@ judged on the rest, and a common part that would meet it is not determinable.
 
 import math
 from collections.abc import Collection
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -32,14 +32,18 @@ Flags = NDArray[np.bool_]
 
 SAMPLES = 20480  # for P(rule met): Monte-Carlo error below 0.003 at the limits
 SCORE_SAMPLES = 1024  # for the choice of the tone, half of them from changed ears
+MOST_LOST = 0.01  # prior weight of components without a fixed point that a state may leave out
 SMALLEST_SLOPE = 0.5  # latent units per 10 dB: below it the reference says nothing about dB
+
+
+_CHANGE = tables()["change"]
 
 
 @dataclass(frozen=True)
 class RuleSettings:
     """How a rule is screened for: what is expected, and when to stop."""
 
-    prevalence: float = 0.12  # prior P(rule met)
+    prevalence: float = _CHANGE["prevalence"]  # prior P(rule met)
     changed_at: float = 0.80
     unchanged_at: float = 0.02
     clearing_ratio: float = 10.0  # "unchanged" needs this likelihood ratio against "rule met"
@@ -47,7 +51,7 @@ class RuleSettings:
     clearing_risk: float = 0.05
     guess: float = 0.01
     lapse: float = 0.02
-    retest_sd_db: float = 3.0
+    retest_sd_db: float = _CHANGE["jitter_sd_db"]
     device_offset_sd_db: float = 0.0
     max_tones: int = 30
     strategy: str = "differential"  # another one is for studies of what the choice is worth
@@ -66,6 +70,8 @@ class RuleSettings:
             raise ValueError("clearing_ratio must be at least 1, clearing_risk between 0 and 1")
         if not self.retest_sd_db > 0.0 or self.device_offset_sd_db < 0.0:
             raise ValueError("retest_sd_db must be positive, device_offset_sd_db not negative")
+        if self.clearing_excess_db < 0.0:
+            raise ValueError("clearing_excess_db must not be negative")
         ep.check_rates(self.guess, self.lapse)
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,21 +80,30 @@ class RuleSettings:
 
 # The prior of a real change ----------------------------------------------------------------------
 
-WORSE_DB = (8.0, 12.0, 16.0, 20.0, 25.0, 32.0, 42.0, 55.0)
-BETTER_DB = (-8.0, -12.0, -16.0, -22.0, -32.0)
+WORSE_DB = (8.0, 12.0, 17.0, 23.0, 32.0, 45.0)
+BETTER_DB = (-8.0, -14.0, -24.0)
+# How often, relative to each other. A change of the low frequencies alone is not what noise does;
+# it is there so that nobody is cleared at frequencies that were never asked about.
+FAMILIES = {"flat": 1.0, "high": 1.0, "notch": 1.0, "low": 0.4}
 BETTER_SHARE = 0.25
 RESIDUAL_SD_DB, RESIDUAL_OCTAVES = 4.0, 0.7
 JITTER_OCTAVES = 1.0
 
 
-def shapes(octaves: Array) -> dict[str, Array]:
-    """Unit changes at these places (octaves re 1 kHz), by name."""
-    out = {"flat": np.ones(octaves.size)}
-    for hz in (1500.0, 2300.0, 3500.0):
-        out[f"above {hz:g} Hz"] = 1.0 / (1.0 + np.exp(-(octaves - math.log2(hz / 1000.0)) / 0.25))
-    for hz in (2000.0, 3000.0, 4000.0, 6000.0):
-        gap = octaves - math.log2(hz / 1000.0)
-        out[f"notch at {hz:g} Hz"] = np.exp(-0.5 * (gap / 0.5) ** 2)
+def shapes(octaves: Array) -> dict[str, tuple[str, Array]]:
+    """Family and unit change at these places (octaves re 1 kHz), by name."""
+
+    def above(hz: float) -> Array:
+        return np.asarray(1.0 / (1.0 + np.exp(-(octaves - math.log2(hz / 1000.0)) / 0.25)))
+
+    def notch(hz: float) -> Array:
+        return np.asarray(np.exp(-0.5 * ((octaves - math.log2(hz / 1000.0)) / 0.5) ** 2))
+
+    out = {"flat": ("flat", np.ones(octaves.size))}
+    out |= {f"above {hz:g} Hz": ("high", above(hz)) for hz in (1500.0, 2300.0, 3500.0)}
+    out |= {f"notch at {hz:g} Hz": ("notch", notch(hz)) for hz in (2000.0, 3000.0, 4000.0, 6000.0)}
+    out["below 1200 Hz"] = ("low", 1.0 - above(1200.0))
+    out |= {f"notch at {hz:g} Hz": ("low", notch(hz)) for hz in (500.0, 1000.0)}
     return out
 
 
@@ -104,18 +119,19 @@ class ChangePrior:
 
     def means(self, octaves: Array) -> Array:
         """Mean shift in dB of every component at these places: (C, F)."""
-        return np.array(list(shapes(octaves).values()))[self.shape] * self.size_db[:, None]
+        units = np.array([unit for _, unit in shapes(octaves).values()])
+        return np.asarray(units[self.shape] * self.size_db[:, None])
 
 
 @cache
 def change_prior(size_scale_db: float | None = None) -> ChangePrior:
-    """Shapes by family in equal parts; sizes fall off exponentially, by the shipped scale."""
-    scale = tables()["change"]["size_scale_db"] if size_scale_db is None else size_scale_db
-    known = list(shapes(np.zeros(1)))
-    families = [name.split()[0] for name in known]
+    """Shapes by family; sizes fall off exponentially, by the shipped scale."""
+    scale = _CHANGE["size_scale_db"] if size_scale_db is None else size_scale_db
+    known = shapes(np.zeros(1))
+    families = [family for family, _ in known.values()]
     names, shape, size, weights = [], [], [], []
     for number, name in enumerate(known):
-        share = 1.0 / families.count(families[number])
+        share = FAMILIES[families[number]] / families.count(families[number])
         for sizes, total in ((WORSE_DB, 1.0 - BETTER_SHARE), (BETTER_DB, BETTER_SHARE)):
             decay = np.exp(-np.abs(sizes) / scale) * np.gradient(np.abs(sizes))
             for db, weight in zip(sizes, decay / decay.sum(), strict=True):
@@ -155,17 +171,31 @@ def common_means(settings: RuleSettings) -> Array:
 PRIOR_DRAWS = 4000
 
 
-@cache
-def component_weights(rule: Rule, settings: RuleSettings) -> Array:
-    """Prior weights of "no change" and every change, such that P(rule met) is the prevalence."""
+def met_by_component(rule: Rule, settings: RuleSettings, part: str) -> Array:
+    """Prior P(rule met) of "no change" and of every change.
+
+    By the shift of hearing (`hearing`), by that without its common part (`rest`), or by all that
+    is measured, a device offset included (`measured`).
+    """
     octaves = np.log2(np.array(rule.frequencies_hz) / 1000.0)
-    means = shift_means(octaves) - common_means(settings)[:, None]
+    means = shift_means(octaves)
     covs = shift_covariances(octaves, octaves, settings.retest_sd_db)
+    if part == "rest":
+        means = means - common_means(settings)[:, None]
+    elif part == "measured":
+        covs = covs + settings.device_offset_sd_db**2
     noise = np.random.default_rng(101).standard_normal((PRIOR_DRAWS, octaves.size))
     met = np.empty(means.shape[0])
     for c in range(met.size):
         L = np.linalg.cholesky(covs[min(c, 1)] + 1e-9 * np.eye(octaves.size))
         met[c] = (rule.margin(means[c] + noise @ L.T) >= 0).mean()
+    return met
+
+
+@cache
+def component_weights(rule: Rule, settings: RuleSettings) -> Array:
+    """Prior weights of "no change" and every change, such that P(rule met) is the prevalence."""
+    met = met_by_component(rule, settings, "hearing")
     shares = change_prior().weight
     a, b = float(met[0]), float(shares @ met[1:])
     if not a < settings.prevalence < b:
@@ -285,6 +315,7 @@ class ShiftModel:
             c for c in rule.criteria if not set(c.frequencies_hz) & set(unusable_hz)
         )
         self.complete = len(self.judged) == len(rule.criteria)
+        self.open_hz = tuple(f for f in rule.frequencies_hz if f not in unusable_hz)
         axis = domain.smooth[0]
         self.rule_places = np.array([[axis.to_model(f)] for f in rule.frequencies_hz])
         mean, _ = reference.latent(domain.places[:1])
@@ -293,6 +324,13 @@ class ShiftModel:
         self.which = np.minimum(np.arange(len(self.names)), 1)
         self.prior = component_weights(rule, settings)
         self.common_means = common_means(settings)
+        self.prior_rest, self.prior_measured = settings.prevalence, settings.prevalence
+        if self.judged and (self.offset_allowed or not self.complete):
+            narrower = replace(rule, criteria=self.judged)
+            self.prior_rest, self.prior_measured = (
+                float(self.prior @ met_by_component(narrower, settings, part))
+                for part in ("rest", "measured")
+            )
 
     @property
     def offset_allowed(self) -> bool:
@@ -324,11 +362,14 @@ class ShiftModel:
             self.settings.guess, self.settings.lapse,
         )  # fmt: skip
         usable = ok & np.isfinite(log_Z)
+        lost = float(self.prior[~usable].sum())
         if not usable.any():  # no fixed point anywhere, no evidence: the prior, and it says so
             log_Z, usable = np.zeros(log_Z.size), ~usable
+            bs, Gs = np.zeros_like(bs), np.zeros_like(Gs)
         log_w = np.where(usable, log_Z, -np.inf) + np.log(self.prior)
         weights = np.exp(log_w - log_w.max())
-        return ShiftState(self, answers, weights / weights.sum(), bs, Gs, bool(ok.mean() > 0.9))
+        converged = lost < MOST_LOST
+        return ShiftState(self, answers, weights / weights.sum(), bs, Gs, converged)
 
 
 @dataclass(frozen=True)
@@ -411,7 +452,9 @@ class ShiftState:
 
     @cached_property
     def p_changed(self) -> float:
-        """P(rule met | answers), the common part left aside."""
+        """P(rule met | answers), the common part left aside; the prior where nothing is judged."""
+        if not self.model.judged:
+            return self.model.settings.prevalence
         return float((self.model.margin(self.rule_shifts.delta_db) >= 0).mean())
 
     @cached_property
@@ -422,16 +465,18 @@ class ShiftState:
     @property
     def log_bf(self) -> float:
         """Log likelihood ratio of "rule met" over "not met", kept finite by the sample's size."""
-        prior = self.model.settings.prevalence
+        if not self.model.judged:
+            return 0.0
+        prior = self.model.prior_rest
         p = min(max(self.p_changed, 0.5 / SAMPLES), 1.0 - 0.5 / SAMPLES)
         return math.log(p / (1.0 - p)) - math.log(prior / (1.0 - prior))
 
     @property
     def evidence_hz(self) -> tuple[float, ...]:
-        """Changed: the frequencies of the criteria that are probably met; else all of the rule."""
+        """Changed: the frequencies of the criteria that are probably met; else all that count."""
         rule = self.model.rule
         if self.decision != "changed":
-            return rule.frequencies_hz
+            return self.model.open_hz
         order = {f: k for k, f in enumerate(rule.frequencies_hz)}
         likely: dict[float, float] = {}
         for criterion in self.model.judged:
@@ -457,7 +502,9 @@ class ShiftState:
     def cleared(self) -> bool:
         """Whether the evidence, and not the prior alone, says that the rule is not met."""
         settings = self.model.settings
-        prior_odds = settings.prevalence / (1.0 - settings.prevalence)
+        if not self.model.judged or not self.converged:
+            return False
+        prior_odds = self.model.prior_measured / (1.0 - self.model.prior_measured)
         odds = self.p_with_common / max(1.0 - self.p_with_common, 1e-12)
         if odds * settings.clearing_ratio > prior_odds:
             return False

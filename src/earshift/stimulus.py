@@ -399,8 +399,9 @@ INTERAURAL_DB = {"supra-aural": 40.0, "circumaural": 40.0, "insert": 55.0, "unkn
 def crossing_level(other_ear: Audiogram | None, transducer: str, frequency_hz: float) -> float:
     """The level in dB HL from which the other ear might hear a tone; infinite if it is unknown.
 
-    Between the audiogram's frequencies the threshold is taken from a line in octaves, beyond them
-    from the last one. "No response" counts as a threshold at the level tried: it is higher.
+    Between the audiogram's frequencies the threshold is taken from a line in octaves; beyond them
+    it is not known and taken as 0 dB HL, or as the best one where that is lower. "No response"
+    counts as a threshold at the level tried: it is higher.
     """
     if transducer not in INTERAURAL_DB:
         raise ValueError(
@@ -413,7 +414,14 @@ def crossing_level(other_ear: Audiogram | None, transducer: str, frequency_hz: f
     levels = {f: t - other_ear.method_offset_db for f, t in other_ear.thresholds_db_hl.items()}
     known = sorted({**other_ear.no_response_db_hl, **levels}.items())
     octaves = [math.log2(f) for f, _ in known]
-    heard_at = np.interp(math.log2(frequency_hz), octaves, [level for _, level in known])
+    unknown = min([0.0, *levels.values()])
+    heard_at = np.interp(
+        math.log2(frequency_hz),
+        octaves,
+        [level for _, level in known],
+        left=unknown,
+        right=unknown,
+    )
     return float(heard_at) + INTERAURAL_DB[transducer]
 
 
