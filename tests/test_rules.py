@@ -6,6 +6,7 @@ Numbers and traps are those of the practice notes (29 CFR 1910.95 and 1904.10, 3
 
 import itertools
 import json
+from collections.abc import Callable
 from datetime import date
 
 import numpy as np
@@ -737,7 +738,7 @@ criteria = st.builds(
 )
 own_rules = st.builds(
     Rule,
-    st.text(),
+    st.text(min_size=1),
     st.lists(criteria, min_size=1, max_size=5).map(tuple),
     st.text(),
     st.text(),
@@ -874,3 +875,28 @@ def test_ears_and_rules_are_not_mixed_in_a_person() -> None:
         judge_person({"left": left, "right": judge_ear(NIOSH, flat(0.0), flat(0.0))})
     with pytest.raises(ValueError, match="STS"):
         recordable(judge_ear(NIOSH, flat(0.0), flat(0.0)), flat(0.0))
+
+
+def test_a_retest_that_cannot_be_judged_at_that_frequency_decides_nothing() -> None:
+    """No response at a level short of the criterion, though another frequency meets it."""
+    first = judge_ear(NIOSH, flat(80.0), flat(80.0, hz_4000=96))
+    levels = dict.fromkeys((*NIOSH_HZ[:4], 6000.0), 80.0) | {6000.0: 96.0}
+    quiet = es.Audiogram(levels, no_response_db_hl={4000.0: 90.0})
+    retest = judge_ear(NIOSH, flat(80.0), quiet)
+    assert retest.decision == "changed"
+    assert confirmed(first, retest).decision == "not determinable"
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Criterion(2000.0, 10.0),  # type: ignore[arg-type]
+        lambda: Criterion(None, 10.0),  # type: ignore[arg-type]
+        lambda: Rule("x", None),  # type: ignore[arg-type]
+        lambda: Rule("x", Criterion((2000.0,), 10.0)),  # type: ignore[arg-type]
+        lambda: Rule(3, (Criterion((2000.0,), 10.0),)),  # type: ignore[arg-type]
+    ],
+)
+def test_what_is_no_rule_is_refused(make: Callable[[], object]) -> None:
+    with pytest.raises(ValueError, match=r"needs"):
+        make()

@@ -32,7 +32,7 @@ NAMED = {condition.name: condition for condition in conditions()}
 
 
 def test_all_conditions_of_the_study_are_there_once() -> None:
-    assert len(NAMED) == len(conditions()) == 27
+    assert len(NAMED) == len(conditions()) == 29
     assert {c.lapse for c in conditions()} == {0.0, 0.02, 0.05, 0.10}
     assert sum("lapses" in name for name in NAMED) == 12
 
@@ -47,6 +47,9 @@ def test_the_shapes_are_flat_sloping_and_notched() -> None:
     notch = NAMED["notch 20 dB"].shift_db(OCTAVES)
     assert notch[HZ.index(4000.0)] == 20.0
     assert notch[HZ.index(8000.0)] == pytest.approx(20.0 * np.exp(-2.0))
+    low = NAMED["low 30 dB"].shift_db(OCTAVES)
+    assert low[0] > 29.0
+    assert low[-1] < 0.1
     np.testing.assert_array_equal(NAMED["unchanged"].shift_db(OCTAVES), 0.0)
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from earshift import ep
 from earshift.field import Answers, Field
@@ -169,6 +170,7 @@ def common_means(settings: RuleSettings) -> Array:
 
 
 PRIOR_DRAWS = 4000
+MOST_CHANGED = 0.9  # share of changed ears beyond which the shapes of change give way
 
 
 def met_by_component(rule: Rule, settings: RuleSettings, part: str) -> Array:
@@ -198,12 +200,23 @@ def component_weights(rule: Rule, settings: RuleSettings) -> Array:
     met = met_by_component(rule, settings, "hearing")
     shares = change_prior().weight
     a, b = float(met[0]), float(shares @ met[1:])
-    if not a < settings.prevalence < b:
+    slab = (settings.prevalence - a) / (b - a) if b > a else math.inf
+    if slab < 0.0:
         raise ValueError(
-            f"a prevalence of {settings.prevalence:g} cannot be had: the rule is met by "
-            f"{a:.3f} of unchanged ears through retest jitter and by {b:.3f} of changed ones"
+            f"a prevalence of {settings.prevalence:g} cannot be had: retest jitter alone meets the "
+            f"rule in {a:.3f} of unchanged ears"
         )
-    slab = (settings.prevalence - a) / (b - a)
+    if slab > MOST_CHANGED:  # more changes would not do: make those likelier that meet the rule
+        slab = MOST_CHANGED
+        wanted = (settings.prevalence - (1.0 - slab) * a) / slab
+
+        def tilted(t: float) -> Array:
+            raw = shares * np.exp(t * (met[1:] - 1.0))
+            return np.asarray(raw / raw.sum())
+
+        if not tilted(50.0) @ met[1:] > wanted:
+            raise ValueError(f"a prevalence of {settings.prevalence:g} cannot be had by this rule")
+        shares = tilted(float(brentq(lambda t: tilted(t) @ met[1:] - wanted, 0.0, 50.0)))
     out = np.concatenate([[1.0 - slab], slab * shares])
     out.setflags(write=False)
     return out
