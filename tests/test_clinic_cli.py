@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -99,7 +100,7 @@ def test_a_person_from_adding_to_correcting(run: Run) -> None:
     [
         (["add", "--code", "A1"], "is person 1's already"),
         (["add", "--born", "03.02.1980"], "written YYYY-MM-DD, got '03.02.1980'"),
-        (["add", "--born", "2980-01-01"], "between 1880 and today"),
+        (["add", "--born", "2980-01-01"], "not before 1880-01-01 and not in the future"),
         (["add", "--born", "1980-02-30"], "written YYYY-MM-DD"),
         (["add", "--sex", "f"], "must be one of female, male"),
         (["add", "--name", "a\x00b"], "cannot be stored"),
@@ -358,6 +359,34 @@ def test_wrong_lines_are_not_answers(run: Run, person: int, db: Path, line: str)
     output = run("exam", "A1", "--ear", "right", typed=f"{typed}\ny\n", code=NOT_FINISHED)
     assert "please answer" in output or "must be finite" in output or "outside" in output
     assert stored(db, 1) == [("practice", True)]
+
+
+def test_an_audiometer_and_its_calibration(run: Run, person: int, db: Path) -> None:
+    run("device", "add", "--name", "booth 2", "--transducer", "insert", "--serial", "77/1")
+    assert json.loads(run("device", "list", "--json"))[0]["state"] == "none"
+    given = ("device", "calibrated", 1, "--laboratory", "Lab", "--coupler", "IEC 60318-4")
+    run(*given, "--done", "2020-01-01", "--due", "2021-01-01")
+    assert "expired" in run("device", "list")
+    today = f"{datetime.now().astimezone():%Y-%m-%d}"
+    assert "calibrated until 2999-01-01" in run(*given, "--done", today, "--due", "2999-01-01")
+    (listed,) = json.loads(run("device", "list", "--json"))
+    assert (listed["state"], listed["calibration"]["coupler"]) == ("calibrated", "IEC 60318-4")
+    run("exam", "A1", "--ear", "right", "--device", 1, code=NOT_FINISHED)
+    with Store.open(db) as store:
+        bundle = store.visit_bundle(1)
+    assert bundle.device is not None
+    assert bundle.device.name == "booth 2"
+    for wrong, words in (
+        (("--done", "2999-01-01", "--due", "2999-01-02"), "not in the future"),
+        (("--done", "2020-01-02", "--due", "2020-01-01"), "cannot be due before"),
+        (("--done", "1.1.2020", "--due", "2021-01-01"), "written YYYY-MM-DD"),
+        (("--done", "2020-01-01", "--due", "2021-01-01", "--kind", "yes"), "kind must be one of"),
+        (("--done", "2020-01-01", "--due", "2021-01-01", "--coupler", " "), "must not be empty"),
+    ):
+        assert words in run(*given, *wrong, code=2)
+    assert "transducer must be one of" in run(
+        "device", "add", "--name", "x", "--transducer", "bone", code=2
+    )
 
 
 # Import and export ------------------------------------------------------------------------------

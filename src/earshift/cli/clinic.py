@@ -1,7 +1,7 @@
 """A working day: people, and their exams and screens."""
 
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -19,7 +19,7 @@ from earshift.cli.database import (
     opened,
 )
 from earshift.cli.desk import Desk
-from earshift.cli.terminal import confirmed, person_label, printable, show_json, table
+from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -57,23 +57,18 @@ Sex = Annotated[str | None, typer.Option(help=f"{', '.join(SEXES)}.")]
 Reason = Annotated[str, typer.Option(help="Why; kept beside the change.")]
 
 
-def _day(text: str) -> date:
-    try:
-        day = datetime.strptime(text.strip(), "%Y-%m-%d").date()
-    except ValueError:
-        raise ValueError(f"a date of birth is written YYYY-MM-DD, got {text!r}") from None
-    if not date(1880, 1, 1) <= day <= datetime.now().astimezone().date():
-        raise ValueError(f"a date of birth lies between 1880 and today, got {day}")
-    return day
-
-
 def _identity(
     code: str | None, name: str | None, born: str | None, sex: str | None
 ) -> dict[str, Any]:
     """Only what was given; an empty text means that it is not known."""
     if sex and sex not in SEXES:
         raise ValueError(f"sex must be one of {', '.join(SEXES)}, got {sex!r}")
-    given = {"code": code, "name": name, "birth_date": _day(born) if born else born, "sex": sex}
+    given = {
+        "code": code,
+        "name": name,
+        "birth_date": born and as_date(born, "a date of birth", date(1880, 1, 1)),
+        "sex": sex,
+    }
     return {field: value or None for field, value in given.items() if value is not None}
 
 

@@ -4,6 +4,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from datetime import date, datetime
 from typing import TYPE_CHECKING
 
 import typer
@@ -41,6 +42,18 @@ def person_label(person: "Person") -> str:
     """How a person is called on the screen."""
     names = [part for part in (person.code, person.name) if part]
     return printable(f"person {person.id}" + (f" ({', '.join(names)})" if names else ""))
+
+
+def as_date(text: str, what: str, earliest: date, *, future: bool = False) -> date:
+    """A date as it is typed; one that cannot be meant is refused."""
+    try:
+        day = datetime.strptime(text.strip(), "%Y-%m-%d").date()
+    except ValueError:
+        raise ValueError(f"{what} is written YYYY-MM-DD, got {text!r}") from None
+    if day < earliest or (not future and day > datetime.now().astimezone().date()):
+        last = "" if future else " and not in the future"
+        raise ValueError(f"{what} is not before {earliest}{last}, got {day}")
+    return day
 
 
 def read_line() -> str | None:
