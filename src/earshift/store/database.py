@@ -7,6 +7,7 @@ it is. What a driver raises leaves as a `StoreError` in plain words, never with 
 import json
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -19,7 +20,8 @@ from sqlalchemy.engine import URL, make_url
 from earshift.store.tables import SCHEMA, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).parent / "migrations"
-WAIT_SECONDS = 10.0  # for another process that is writing
+WAIT_SECONDS = 30.0  # for another process that is writing; an import may take a while
+CONNECT_SECONDS = 10  # for a server that does not answer
 SQLITE_MAGIC = b"SQLite format 3\x00"
 # Numbers for PostgreSQL's advisory locks; any that no other program in the database locks.
 MIGRATION_LOCK, CODES_LOCK = 7305137, 7305138
@@ -74,7 +76,7 @@ def connect(place: Path | URL) -> Engine:
     """An engine whose connections keep every promise of the store. Nothing is opened yet."""
     is_file = isinstance(place, Path)
     url = URL.create("sqlite", database=str(place)) if isinstance(place, Path) else place
-    waiting = {"timeout": WAIT_SECONDS} if is_file else {"connect_timeout": int(WAIT_SECONDS)}
+    waiting = {"timeout": WAIT_SECONDS} if is_file else {"connect_timeout": CONNECT_SECONDS}
     try:
         engine = create_engine(
             url,
@@ -264,9 +266,21 @@ def require_current(version: str | None, name: str) -> None:
         )
 
 
+def _use_write_ahead_log(engine: Engine) -> None:
+    """Switch SQLite's log on; two programs that do so at once refuse each other without waiting."""
+    give_up = time.monotonic() + WAIT_SECONDS
+    while True:
+        try:
+            return outside_transactions(engine, "PRAGMA journal_mode = WAL")
+        except StoreError as error:
+            if BUSY not in str(error) or time.monotonic() > give_up:
+                raise
+        time.sleep(0.02)
+
+
 def _require_durable(engine: Engine) -> None:
     if engine.dialect.name == "sqlite":
-        outside_transactions(engine, "PRAGMA journal_mode = WAL")
+        _use_write_ahead_log(engine)
     with reading(engine) as connection:
         problems = weak_settings(connection)
     if problems:
