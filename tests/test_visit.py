@@ -487,3 +487,20 @@ def test_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert visits.local_zone() == "Asia/Tokyo"
     monkeypatch.setenv("TZ", ":Europe/Berlin")
     assert visits.local_zone() == "Europe/Berlin"
+
+
+def test_a_screen_keeps_from_tones_that_the_better_ear_might_hear(
+    store: Store, person: Person
+) -> None:
+    """The right ear is at 35 dB HL, the left hears at 0: tones from 40 dB HL might cross over."""
+    for ear, level in (("right", 35.0), ("left", 0.0)):
+        thresholds = dict.fromkeys((500, 1000, 2000, 3000, 4000, 6000, 8000), level)
+        imported(store, ear, audiogram=es.Audiogram(thresholds, sd_db=2.0).to_dict())
+    plain = visits.plan_screen(store, person.id, "right", seed=1).sitting
+    assert isinstance(plain, es.Screen)
+    assert plain.decision == "not determinable"
+    inserts = visits.plan_screen(store, person.id, "right", seed=1, transducer="insert").sitting
+    assert isinstance(inserts, es.Screen)
+    assert inserts.decision == "inconclusive"
+    assert inserts.other_ear is not None
+    assert inserts.other_ear.thresholds_db_hl[1000.0] == 0.0

@@ -24,7 +24,6 @@ from earshift.exam import SAMPLES, SCHEMA, Exam, Screen, thresholds_from_samples
 from earshift.field import Threshold
 from earshift.records import EARS, ExamRecord, Person, ResultRecord, TrialRecord, Visit
 from earshift.rules import Rule
-from earshift.shift import RuleSettings
 from earshift.stimulus import Audiogram, Limits, Tone, as_heard, finite
 
 if TYPE_CHECKING:
@@ -209,15 +208,8 @@ def plan_exam(
     max_tones: int = EXAM_TONES,
 ) -> Plan:
     """A full exam of one ear."""
-    # A person sometimes guesses or lapses, as the screens against this exam will assume.
-    settings = RuleSettings()
-    exam = Exam(
-        seed=_seed(seed),
-        max_tones=max_tones,
-        domain=DOMAIN,
-        limits=limits or supervised_limits(),
-        guess=settings.guess,
-        lapse=settings.lapse,
+    exam = Exam.clinical(
+        seed=_seed(seed), max_tones=max_tones, limits=limits or supervised_limits()
     )
     return Plan(_ear(ear), exam)
 
@@ -231,11 +223,15 @@ def plan_screen(
     protocol: str | Protocol | None = None,
     reference: int | None = None,
     simulated: bool = False,
+    transducer: str = "unknown",
     limits: Limits | None = None,
     seed: int | None = None,
     max_tones: int | None = None,
 ) -> Plan:
-    """A screen of one ear against its stored reference; by default for the clinic's rule."""
+    """A screen of one ear against its stored reference; by default for the clinic's rule.
+
+    What is known of the other ear keeps the screen from tones that it might hear.
+    """
     if rule is None and protocol is None:
         rule = CLINIC_RULE
     record = reference_for(store, person_id, _ear(ear), reference, simulated=simulated)
@@ -243,12 +239,30 @@ def plan_screen(
         _as_reference(store, record),
         protocol,
         rule=rule,
+        other_ear=_other_ear(store, person_id, ear, simulated),
+        transducer=transducer,
         seed=_seed(seed),
         max_tones=max_tones,
         domain=DOMAIN,
         limits=limits or supervised_limits(),
     )
     return Plan(ear, screen, record.id)
+
+
+def _other_ear(store: "Store", person_id: int, ear: str, simulated: bool) -> Audiogram | None:
+    """The newest thresholds of the other ear, if there are any."""
+    other = EARS[1 - EARS.index(ear)]
+    try:
+        record = reference_for(store, person_id, other, simulated=simulated)
+    except ValueError:
+        return None
+    known = _as_reference(store, record)
+    if isinstance(known, Audiogram):
+        return known
+    levels = known.thresholds()
+    heard = {t.frequency_hz: t.level_db_hl for t in levels if t.censored != "above"}
+    beyond = {t.frequency_hz: t.level_db_hl for t in levels if t.censored == "above"}
+    return Audiogram(heard, no_response_db_hl=beyond)
 
 
 def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamRecord:

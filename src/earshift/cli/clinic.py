@@ -384,6 +384,7 @@ def screen(
             protocol=protocol,
             reference=reference,
             simulated=simulate is not None,
+            transducer="unknown" if device is None else store.device(device).transducer,
             limits=_limits(cap, yes),
             seed=seed,
             max_tones=tones,
