@@ -73,7 +73,7 @@ results: $(STAMP) ## run all studies and write docs/results.md from them
 	$(BIN)/earshift study ears --ears $(EARS) --half held-back --reps 40 --out results/ears --json > /dev/null
 	$(BIN)/earshift study options --reps 1 --out results/options --json > /dev/null
 	$(BIN)/earshift study sensitivity --reps 1 --out results/sensitivity --json > /dev/null
-	$(BIN)/earshift study rules --ears $(EARS) --half held-back --compared 60 --calibration 200 --frontier 40 --out results/rules --json > /dev/null
+	$(BIN)/earshift study rules --ears $(EARS) --half held-back --compared 50 --calibration 150 --full 30 --frontier 30 --out results/rules --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
 
 constraints: ## pin the versions of everything, without addresses

@@ -5,6 +5,7 @@ read from the studies' own summaries.
 """
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -81,6 +82,30 @@ def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, An
     )
 
 
+def rules_table(rules: dict[str, Any]) -> str:
+    """The README's lines on screening by rule."""
+    lines = [
+        "| real ears (NHANES), held back; at most 30 tones | right | wrong | undecided "
+        "| mean tones |",
+        "|---|---|---|---|---|",
+    ]
+    words = {
+        "unchanged": "unchanged ears",
+        "flat": "flat shifts of 10-30 dB",
+        "high": "high-frequency shifts of 15-30 dB",
+        "notch": "4 kHz notches of 15-30 dB",
+    }
+    for rule, numbers in rules["rules"].items():
+        for group, name in words.items():
+            calls = numbers["groups"][group]
+            shares = [
+                calls[key]["hits"] / calls[key]["n"] for key in ("right", "wrong", "undecided")
+            ]
+            cells = " | ".join(f"{100 * share:.1f} %" for share in shares)
+            lines.append(f"| {rule}: {name} | {cells} | {calls['tones_mean']:.1f} |")
+    return "\n".join(lines)
+
+
 def into_readme(table: str, path: Path) -> None:
     """Replace what stands between the README's markers."""
     opening, closing = "<!-- results: written by make results -->", "<!-- /results -->"
@@ -92,8 +117,9 @@ def into_readme(table: str, path: Path) -> None:
 def main(results: Path, docs: Path) -> None:
     summary = {
         name: json.loads((results / name / "summary.json").read_text(encoding="utf-8"))
-        for name in ("best", "paper", "ears")
+        for name in ("best", "paper", "ears", "rules")
     }
+    rules = summary.pop("rules")
     lines = [
         "# Results",
         "",
@@ -114,11 +140,11 @@ def main(results: Path, docs: Path) -> None:
                 text = "\n".join(
                     line for line in text.splitlines() if f"({picture.name})" not in line
                 )
-        body = text.replace("\n## ", "\n### ")
-        body = f"#{body}" if body.startswith("## ") else body
+        body = re.sub(r"(?m)^(#+ )", r"#\1", text)
         lines += [f"## {title}", "", body.strip(), ""]
     (docs / "results.md").write_text("\n".join(lines), encoding="utf-8")
-    into_readme(readme_table(**summary), docs.parent / "README.md")
+    table = f"{rules_table(rules)}\n\n{readme_table(**summary)}"
+    into_readme(table, docs.parent / "README.md")
 
 
 if __name__ == "__main__":

@@ -249,6 +249,9 @@ def _conditions_table(rows: "pl.DataFrame", rule: str, summary: dict[str, Any]) 
                 cells += ["-"] * 4
         out.append(f"| {condition.name} | " + " | ".join(cells) + " |")
     summary["rules"].setdefault(rule, {})["conditions"] = kept
+    summary["rules"][rule]["groups"] = {
+        group: asdict(_calls(_of_groups(mine, [group]), group != "unchanged")) for group in GROUPS
+    }
     return [*out, ""]
 
 
