@@ -212,9 +212,9 @@ def _targets(
         worst = max(
             float(np.sqrt(np.mean(errors_db[spreads == spread] ** 2))) for spread in set(spreads)
         )
-        row("osha-sts", f"full audiogram in {FULL_TONES} tones: at most 4 dB RMS",
-            f"{rms:.2f} dB over all spreads, {worst:.2f} dB at the worst one",
-            rms <= 4.0)  # fmt: skip
+        asked = f"full audiogram in {FULL_TONES} tones: at most 4 dB RMS"
+        row("osha-sts", f"{asked}, all spreads together", f"{rms:.2f} dB", rms <= 4.0)
+        row("osha-sts", f"{asked}, at the hardest spread", f"{worst:.2f} dB", worst <= 4.0)
     summary["targets"] = reached
     return [*table, ""]
 
@@ -277,9 +277,12 @@ def _methods_table(rows: "pl.DataFrame", rule: str, summary: dict[str, Any]) -> 
         for group in GROUPS:
             calls = _calls(_of_groups(mine, [group]), group != "unchanged")
             kept.setdefault(method, {})[group] = asdict(calls)
+            shares = (calls.right, calls.wrong, calls.undecided)
             cells.append(
-                f"{calls.right.value:.0%} / {calls.wrong.value:.0%} / {calls.undecided.value:.0%}, "
-                f"{calls.tones_mean:.1f} tones (n {calls.ears})"
+                " / ".join(f"{share.value:.0%}" for share in shares)
+                + f", {calls.tones_mean:.1f} tones (n {calls.ears})"
+                if calls.ears
+                else "-"
             )
         out.append(f"| {METHOD_WORDS[method]} | " + " | ".join(cells) + " |")
     summary["rules"].setdefault(rule, {})["methods"] = kept
