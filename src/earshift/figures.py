@@ -209,7 +209,7 @@ def save_call_curves(
     curves: Mapping[str, Mapping[str, Sequence[tuple[float, float, int]]]], path: Path
 ) -> Path:
     """Share of ears called changed against the margin (dB past the rule), a panel per rule."""
-    figure = Figure(figsize=(5.2 * len(curves), 4.0), layout="constrained")
+    figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axes, (rule, methods) in zip(panels, curves.items(), strict=True):
         axes.axvspan(-4.0, 4.0, color="0.93", zorder=0)
@@ -218,7 +218,8 @@ def save_call_curves(
         axes.set_xlabel("true shift past the rule (dB)")
         axes.set_title(rule)
     panels[0].set_ylabel("share called changed")
-    panels[0].legend(fontsize=8, loc="upper left", frameon=False)
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
     return _saved(figure, path)
 
 
