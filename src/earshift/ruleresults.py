@@ -95,8 +95,8 @@ def write_rule_results(
     lines += [
         "### Called changed, against the margin",
         "",
-        "All conditions together. The paper's protocol asks whether anything changed: it also calls "
-        "improvements and shifts at other frequencies than the rule's.",
+        "All conditions together. The paper's protocol asks whether anything changed: it also "
+        "calls improvements and shifts at other frequencies than the rule's.",
         "",
         "![share of ears called changed against the margin](calls.png)",
         "",
