@@ -286,6 +286,20 @@ def test_pause_and_resume(store: Store, visit: Visit) -> None:
     assert later.answer(True).author == "ks"
 
 
+def test_what_another_program_finished_during_a_pause_stays_finished(
+    store: Store, visit: Visit
+) -> None:
+    here = begin_exam(store, visit)
+    here.answer(True)
+    here.pause()
+    there = Session(store, here.record.id, **MH)
+    there.resume()
+    there.finish()
+    with pytest.raises(ValueError, match="only an open or paused exam"):
+        here.resume()
+    assert store.exam(here.record.id).state == "abandoned"
+
+
 def test_resuming_under_another_version_is_recorded(
     store: Store, visit: Visit, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -496,6 +496,7 @@ class Session:
 
     def resume(self, reason: str = "resumed") -> None:
         """Go on with a paused exam, or one whose program has died; the version is recorded."""
+        self._load(self.record.id)  # somebody else may have finished it during the pause
         if self.record.state not in ("open", "paused"):
             raise ValueError(
                 f"exam {self.record.id} is {self.record.state}; only an open or paused exam "
