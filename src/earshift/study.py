@@ -217,7 +217,7 @@ def effort_of(out: Path) -> str:
     return "; ".join(path.read_text(encoding="utf-8").splitlines()) if path.exists() else ""
 
 
-def _frame(rows: list[Row], columns: tuple[str, ...]) -> "pl.DataFrame":
+def _frame(rows: list[Row], columns: tuple[str, ...] = COLUMNS) -> "pl.DataFrame":
     import polars as pl
 
     return pl.DataFrame(rows, schema=list(columns), orient="row", infer_schema_length=None)
