@@ -121,12 +121,12 @@ def test_a_screen_is_not_done_before_a_silent_trial_vouches_for_it(
     assert {trial.kind for trial in session.trials} == {"tone"}
     assert not session.done
     assert session.presentation().kind == "catch"
-    session.answer(True)
+    session.answer(False)
     assert session.done
     shown = session.shown()
-    assert (shown["catch_trials"], shown["false_alarms"]) == (1, 1)
-    assert shown["verdict"]["false_alarms"] == 1
-    assert shown["verdict"]["reliability"] == "fair"
+    assert (shown["catch_trials"], shown["false_alarms"]) == (1, 0)
+    assert shown["verdict"]["catch_trials"] == 1
+    assert shown["verdict"]["reliability"] == "good"
 
 
 def test_practice_comes_first_rises_by_20_db_and_counts_for_nothing(
@@ -518,3 +518,27 @@ def test_a_screen_keeps_from_tones_that_the_better_ear_might_hear(
     assert inserts.decision == "inconclusive"
     assert inserts.other_ear is not None
     assert inserts.other_ear.thresholds_db_hl[1000.0] == 0.0
+
+
+def test_practice_that_nobody_heard_is_said_with_the_result(store: Store, person: Person) -> None:
+    imported(store, "right")
+    visit = visits.todays_visit(store, person.id, author="mh", zone="UTC")
+    plan = visits.plan_screen(store, person.id, "right", seed=1)
+    record = visits.open_exam(store, visit, plan, author="mh")
+    session = Session(store, record.id, author="mh", practice=True)
+    assert session.reference_words().startswith("exam 1 of 2025-05-05")
+    while not session.done:
+        session.answer(False)
+    assert "No practice tone was heard" in session.finish().shown["words"]
+
+
+def test_reports_of_silence_alone_clear_nobody(store: Store, person: Person) -> None:
+    """A person who says yes to everything meets more tones, not a verdict."""
+    imported(store, "right")
+    visit = visits.todays_visit(store, person.id, author="mh", zone="UTC")
+    plan = visits.plan_screen(store, person.id, "right", seed=1)
+    session = Session(store, visits.open_exam(store, visit, plan, author="mh").id, author="mh")
+    for _ in range(8):
+        session.answer(True)
+    assert not session.done
+    assert session.shown()["verdict"]["decision"] == "inconclusive"

@@ -623,12 +623,12 @@ class Screen(_Sitting):
 
     @property
     def reliability(self) -> str:
-        """Poor when two or more and over a third of the silent trials were "heard".
+        """Poor when all silent trials were "heard", or two or more and over a third of them.
 
         Fair when any was, or when the numerical fit did not settle.
         """
         alarms, trials = sum(self._catches), len(self._catches)
-        if alarms >= 2 and alarms > trials / 3:
+        if alarms and (alarms == trials or (alarms >= 2 and alarms > trials / 3)):
             return "poor"
         settled = self.reference_field.converged and self.state.converged
         return "fair" if alarms or not settled else "good"

@@ -535,6 +535,37 @@ class Session:
         self._set_state("abandoned" if cut_short else "done", "finished")
         return result
 
+    def reference_words(self) -> str:
+        """The reference of a screen with its date, and whether there are older ones."""
+        number = self.record.reference_exam_id
+        assert number is not None
+        record = self.store.exam(number)
+        visit = self.store.visit(record.visit_id)
+        measured = record.measured_at
+        if measured is None and record.kind != "audiogram":
+            measured = visit.started_at
+        zone = ZoneInfo(visit.zone)
+        words = f"exam {number} of " + (
+            "an unknown date" if measured is None else f"{measured.astimezone(zone):%Y-%m-%d}"
+        )
+        same = self.store.exams(visit.person_id, ear=record.ear)
+        older = [r.id for r in same if r.kind != "screen" and r.id < number and r.state == "done"]
+        if older:
+            words += f" (older: {', '.join(map(str, older))}; --reference chooses)"
+        return words
+
+    @property
+    def caution(self) -> str:
+        """What the practice tones say about the set-up, if anything."""
+        practice = [trial for trial in live_trials(self.trials) if trial.kind == "practice"]
+        if len(practice) < PRACTICE_TRIES or any(trial.heard for trial in practice):
+            return ""
+        loudest = max(trial.played_db_hl or 0.0 for trial in practice)
+        return (
+            f"No practice tone was heard up to {loudest:g} dB HL: check earphones, ear, "
+            "instruction and response before relying on this."
+        )
+
     def shown(self) -> dict[str, Any]:
         """What the exam says now, as a result stores it (see `earshift.records.ResultRecord`)."""
         frequencies = list(self.sitting.domain.smooth[0].values)
@@ -552,12 +583,13 @@ class Session:
         }
         if isinstance(self.sitting, Exam):
             full = "Full exam" if self.sitting.done else "Exam ended early"
-            return shown | {"words": f"{full}: thresholds measured with {self.tones} tones."}
+            words = f"{full}: thresholds measured with {self.tones} tones."
+            return shown | {"words": f"{words} {self.caution}".strip()}
         verdict = self.sitting.verdict()
         rule = self.sitting.rule
         return shown | {
             "verdict": verdict.to_dict(),
-            "words": str(verdict),
+            "words": f"{verdict} {self.caution}".strip(),
             "rule": None if rule is None else rule.to_dict(),
             "reference_thresholds": [asdict(t) for t in reference_thresholds(self.sitting)],
         }

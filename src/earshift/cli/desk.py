@@ -34,6 +34,7 @@ class Desk:
     ) -> None:
         self._session, self._person = session, person
         self._simulate, self._as_json = simulate, as_json
+        self._cautioned = False
 
     def run(self) -> None:
         """From here to the result. Leaving before it keeps every answer, and exits with 3."""
@@ -61,7 +62,7 @@ class Desk:
         what = "Full exam" if record.kind == "exam" else "Screen"
         against = ""
         if record.reference_exam_id is not None:
-            against = f" against exam {record.reference_exam_id}"
+            against = f" against {self._session.reference_words()}"
         question = "" if record.kind == "exam" else f"\n{self._question()}"
         self._say(
             "begin",
@@ -91,6 +92,9 @@ class Desk:
     def _one_presentation(self) -> None:
         shown = self._session.presentation()
         words, progress = self._progress(shown)
+        if shown.kind != "practice" and not self._cautioned and self._session.caution:
+            self._cautioned = True
+            self._say("caution", self._session.caution, message=self._session.caution)
         self._say("present", f"{shown.number:>4}  {shown}   ({words})", **asdict(shown), **progress)
         if self._simulate is not None:
             self._answered(self._simulated(shown), None)
@@ -158,14 +162,16 @@ class Desk:
         self._say("ready", "Enough tones. Enter shows and stores the result.")
         while True:
             command, _ = self._read("     Enter, undo or quit? ")
-            if command in ("", "finish", "y"):
+            if command in ("", "finish"):  # not y: a key pressed twice must not end the exam
                 return True
             if command == "undo":
                 with _refusals(self._refuse):
                     self._undo()
                     return False
-            else:
+            elif command in ("pause", "quit"):
                 self._common(command)
+            else:
+                self._refuse("Enter shows and stores the result, undo takes the last answer back")
 
     def _common(self, command: str) -> None:
         """What every prompt understands."""

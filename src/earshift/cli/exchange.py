@@ -12,7 +12,6 @@ from earshift.cli.database import (
     EXIT_CODES,
     Author,
     Database,
-    Timezone,
     author_name,
     opened,
     plain_failures,
@@ -118,7 +117,14 @@ def import_references(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and tell, store nothing.")] = (
         False
     ),
-    timezone: Timezone = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            envvar="EARSHIFT_TIMEZONE",
+            show_envvar=False,
+            help="Zone of times in the file that name none, e.g. Europe/Berlin; needed for them.",
+        ),
+    ] = None,
     db: Database = None,
     author: Author = None,
     as_json: AsJson = False,

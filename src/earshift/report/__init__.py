@@ -64,7 +64,9 @@ def _write_whole(path: Path, content: bytes) -> Path:
     """The file is there whole or not at all: an interrupted write leaves the old one."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with partial.open("wb") as file:
+        # Names and hearing are for the owner's eyes, as in the database.
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
