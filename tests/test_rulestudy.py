@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 import earshift as es
 from earshift import rulestudy
 from earshift.cli import app
+from earshift.listener import retest_jitter
 from earshift.rules import RULES
 from earshift.rulestudy import (
     Calibration,
@@ -69,7 +70,7 @@ def test_louder_headphones_move_the_answers_and_not_the_truth() -> None:
 
 def test_jitter_has_the_stated_spread_and_length() -> None:
     rng = np.random.default_rng(0)
-    draws = np.array([rulestudy.jitter(OCTAVES, 3.0, rng) for _ in range(4000)])
+    draws = np.array([retest_jitter(OCTAVES, 3.0, rng) for _ in range(4000)])
     np.testing.assert_allclose(draws.std(axis=0), 3.0, rtol=0.05)
     one_octave = np.corrcoef(draws[:, 0], draws[:, 1])[0, 1]
     assert one_octave == pytest.approx(np.exp(-0.5), abs=0.03)

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import earshift as es
-from earshift.stimulus import AUDIOMETER_HZ, DOMAINS, FINE_HZ, LEVELS_DB_HL, allowed, as_domain
+from earshift.records import TRANSDUCERS
+from earshift.stimulus import (
+    AUDIOMETER_HZ,
+    DOMAINS,
+    FINE_HZ,
+    INTERAURAL_DB,
+    LEVELS_DB_HL,
+    allowed,
+    as_domain,
+)
 
 BAD_NUMBERS = [
     float("nan"), float("inf"), -float("inf"), "1000", None, True, [1000.0], 1j, object(),
@@ -237,3 +246,7 @@ def test_octaves_are_exact_at_the_rules_frequencies() -> None:
     axis = DOMAINS["fine"].smooth[0]
     assert axis.to_model(3000.0) == math.log2(3.0)
     assert 3000.0 in axis.values
+
+
+def test_every_transducer_of_a_device_has_its_interaural_attenuation() -> None:
+    assert set(INTERAURAL_DB) == set(TRANSDUCERS)

@@ -8,12 +8,22 @@ import math
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
 from earshift.ep import check_rates
 from earshift.norms import class_median
 from earshift.stimulus import Tone, finite, whole
+
+
+def retest_jitter(
+    octaves: NDArray[np.float64], sd_db: float, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """A smooth random curve in dB, as thresholds move from day to day: an octave of correlation."""
+    gaps = octaves[:, None] - octaves[None, :]
+    cov = np.exp(-0.5 * gaps**2) + 1e-9 * np.eye(octaves.size)
+    return np.asarray(sd_db * (np.linalg.cholesky(cov) @ rng.standard_normal(octaves.size)))
 
 
 class Listener:
@@ -49,10 +59,7 @@ class Listener:
         octaves = np.array([math.log2(tone.frequency_hz) for tone in ordered])
         levels = np.array([tone.level_db_hl for tone in ordered])
         if retest_sd_db > 0:
-            gaps = octaves[:, None] - octaves[None, :]
-            cov = np.exp(-0.5 * gaps**2) + 1e-9 * np.eye(octaves.size)
-            noise = np.linalg.cholesky(cov) @ self._rng.standard_normal(octaves.size)
-            levels = levels + retest_sd_db * noise
+            levels = levels + retest_jitter(octaves, retest_sd_db, self._rng)
         self._spline = CubicSpline(octaves, levels)
 
     @classmethod

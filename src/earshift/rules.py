@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.records import EARS
 from earshift.stimulus import Audiogram, finite
 
 Array = NDArray[np.float64]
 
-EARS = ("left", "right")
 EPSILON_DB = 1e-9  # a mean of 10 dB is met though its sum of thirds rounds to 9.999...
 
 

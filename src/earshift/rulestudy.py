@@ -8,7 +8,7 @@ those in between are for the curve of calls against the margin.
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from earshift import shift
 from earshift.classical import hughson_westlake
 from earshift.exam import Exam, Screen
-from earshift.listener import Listener
+from earshift.listener import Listener, retest_jitter
 from earshift.rules import RULES, Rule, judge_ear
 from earshift.shift import RuleSettings
 from earshift.stimulus import Audiogram, Tone
@@ -98,13 +98,6 @@ def reference_exam(ear: Ear, seed: int, lapse: float = LAPSE, spread_db: float =
     return exam
 
 
-def jitter(octaves: Array, sd_db: float, rng: np.random.Generator) -> Array:
-    """A smooth random curve in dB with one octave of correlation."""
-    gaps = octaves[:, None] - octaves[None, :]
-    root = np.linalg.cholesky(np.exp(-0.5 * gaps**2) + 1e-9 * np.eye(octaves.size))
-    return np.asarray(sd_db * root @ rng.standard_normal(octaves.size))
-
-
 @dataclass(frozen=True)
 class Shifted:
     """An ear after a change: its true shift and a listener for every screen."""
@@ -141,7 +134,7 @@ def shifted(ear: Ear, condition: Condition, seed: int, spread_db: float = SPREAD
     """An ear under a condition; its jitter is the same draw under all of them."""
     octaves = np.log2(np.array([f for f, _ in ear.thresholds_db_hl]) / 1000.0)
     rng = np.random.default_rng(seed_of(seed, ear.name, "jitter"))
-    delta = condition.shift_db(octaves) + jitter(octaves, condition.jitter_sd_db, rng)
+    delta = condition.shift_db(octaves) + retest_jitter(octaves, condition.jitter_sd_db, rng)
     return Shifted(ear, delta, condition, seed_of(seed, ear.name, condition.name), spread_db)
 
 
@@ -467,9 +460,6 @@ class Calls:
     tones_mean: float
     tones_median: float
     tones_p95: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def calls_of(decisions: Sequence[str], tones: Array, changed: bool) -> Calls:

@@ -548,8 +548,13 @@ class Session:
         words = f"exam {number} of " + (
             "an unknown date" if measured is None else f"{measured.astimezone(zone):%Y-%m-%d}"
         )
-        same = self.store.exams(visit.person_id, ear=record.ear)
-        older = [r.id for r in same if r.kind != "screen" and r.id < number and r.state == "done"]
+        simulated = self.store.visit(self.record.visit_id).mode == "simulated"
+        older = [
+            other.id
+            for other in self.store.exams(visit.person_id, ear=record.ear)
+            if other.id < number
+            and _why_no_reference(other, self.store.visit(other.visit_id), simulated) is None
+        ]
         if older:
             words += f" (older: {', '.join(map(str, older))}; --reference chooses)"
         return words
