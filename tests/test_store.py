@@ -624,7 +624,7 @@ def test_the_column_itself_refuses_a_naive_time(store: Store) -> None:
 
     from earshift.store.database import writing
 
-    with pytest.raises(StoreError, match="time zone"), writing(store._engine) as connection:
+    with pytest.raises(StoreError, match="time zone"), writing(store.engine) as connection:
         connection.execute(insert(tables.people).values(created_at=datetime(2026, 1, 1)))
     assert store.people() == []
 
