@@ -5,13 +5,11 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
-from starlette.testclient import TestClient
 
-from earshift import accounts
 from earshift.store import Store
-from earshift.web import Settings, create_app
+from earshift.web.settings import Settings
+from web import ORIGIN, TestClient, client_of, sign_in, with_users
 
-PASSWORD = "correct horse battery"
 BROWSER = {
     "browser": "Chromium",
     "system": "Linux",
@@ -39,9 +37,7 @@ class Desk:
 
     def __init__(self, client: TestClient) -> None:
         self.client = client
-        answer = client.post("/api/login", json={"name": "mh", "password": PASSWORD})
-        assert answer.status_code == 200, answer.text
-        self._headers = {"X-CSRF-Token": answer.json()["csrf"]}
+        self.headers = sign_in(client, "bob")
 
     def get(self, path: str, status: int = 200, **given: Any) -> Any:
         return self._told(self.client.get(f"/api{path}", **given), status)
@@ -50,10 +46,10 @@ class Desk:
         body = {} if body is None else body
         if "content" not in given:
             given["json"] = body
-        return self._told(self.client.post(f"/api{path}", headers=self._headers, **given), status)
+        return self._told(self.client.post(f"/api{path}", headers=self.headers, **given), status)
 
     def delete(self, path: str) -> None:
-        self._told(self.client.delete(f"/api{path}", headers=self._headers), 204)
+        self._told(self.client.delete(f"/api{path}", headers=self.headers), 204)
 
     @staticmethod
     def _told(answer: Any, status: int) -> Any:
@@ -115,13 +111,13 @@ class Listener:
     """Somebody with a link and nothing else."""
 
     def __init__(self, client: TestClient, token: str) -> None:
-        self.client = TestClient(client.app, base_url=str(client.base_url))
+        self.client = TestClient(client.app, base_url=ORIGIN)
         self.token = token
 
     def call(self, path: str = "", body: Any = None, status: int = 200) -> Any:
         headers = {
             "Authorization": f"Listener {self.token}",
-            "Origin": str(self.client.base_url),
+            "Origin": ORIGIN,
         }
         where = f"/api/listen{path}"
         if body is None:
@@ -153,16 +149,14 @@ class Listener:
 
 @pytest.fixture
 def app_store(database: str) -> Iterator[Store]:
+    with_users(database)
     with Store.open(database) as store:
-        accounts.Accounts(store).add_user("mh", PASSWORD, role="admin", author="test")
         yield store
 
 
 @pytest.fixture
 def desk(database: str, app_store: Store) -> Iterator[Desk]:
-    settings = Settings(db=database, zone="Europe/Berlin")
-    headers = {"Origin": "http://localhost"}
-    with TestClient(create_app(settings), base_url="http://localhost", headers=headers) as client:
+    with client_of(Settings(db=database, zone="Europe/Berlin")) as client:
         yield Desk(client)
 
 
@@ -317,9 +311,7 @@ def test_what_was_answered_elsewhere_is_asked_from_there(
 ) -> None:
     """Two workers share nothing but the store."""
     exam = desk.supervised()["exams"][0]
-    settings = Settings(db=database, zone="Europe/Berlin")
-    headers = {"Origin": "http://localhost"}
-    with TestClient(create_app(settings), base_url="http://localhost", headers=headers) as client:
+    with client_of(Settings(db=database, zone="Europe/Berlin")) as client:
         other = Desk(client)
         for number in range(1, 7):
             worker = desk if number % 2 else other
@@ -395,7 +387,7 @@ def test_tests_that_cannot_be_begun_say_why(desk: Desk, given: Any, said: str) -
     person = desk.person()
     desk.reference(person)
     body = {"kind": "screen", "ears": ["right"], **given}
-    answer = desk.client.post(f"/api/people/{person}/tests", json=body, headers=desk._headers)
+    answer = desk.client.post(f"/api/people/{person}/tests", json=body, headers=desk.headers)
     assert answer.status_code in (409, 422)
     assert said in answer.json()["detail"]
     assert "no such rule" not in answer.text
@@ -664,4 +656,4 @@ def test_who_looked_at_whom_is_in_the_audit(desk: Desk, app_store: Store) -> Non
     person = desk.person()
     desk.get(f"/people/{person}")
     seen = app_store.audit(subject=f"people:{app_store.behind('people', person)}", limit=1000)
-    assert ("mh", "view") in {(entry.author, entry.action) for entry in seen}
+    assert ("bob", "view") in {(entry.author, entry.action) for entry in seen}
