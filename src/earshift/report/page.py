@@ -634,7 +634,7 @@ def _picture(
         parts.append(words.picture_reference.format(points=points(reference)))
     if now:
         parts.append(words.picture_same)
-    return draw(exam.ear, now, reference, played, words, words.units[exam.unit], " ".join(parts))
+    return draw(exam.ear, now, reference, played, words, unit, " ".join(parts))
 
 
 def _readings(shown: Data, name: str) -> list[Reading]:
