@@ -21,6 +21,17 @@ CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
+# Tells how loud each block of samples was that reached the ears, and when on the audio clock.
+RECORDER = """
+class Recorder extends AudioWorkletProcessor {
+  process([input]) {
+    const loudest = input.flatMap((channel) => Array.from(channel, Math.abs));
+    this.port.postMessage({ time: currentTime, loudest: Math.max(0, ...loudest) });
+    return true;
+  }
+}
+registerProcessor("recorder", Recorder);
+"""
 FAST = {
     "pulses": 2,
     "pulse_ms": 60,
@@ -117,6 +128,10 @@ def fake_app(exams: dict[str, FakeExam]) -> FastAPI:
     def page() -> HTMLResponse:
         shell = templates.get_template("listen.html").render(t=texts.__getitem__, texts=texts_below)
         return HTMLResponse(shell, headers={"Content-Security-Policy": CSP})
+
+    @app.get("/recorder.js")
+    def recorder() -> Response:
+        return Response(RECORDER, media_type="text/javascript")
 
     def exam_of(request: Request) -> FakeExam:
         return exams[request.headers["Authorization"].removeprefix("Listener ")]

@@ -92,6 +92,7 @@ const actions = {};
 let ctx = null;
 let player = null;
 let setup = null;
+let checkedBefore = false;
 let stoppedRun = null; // what the run that was stopped will give
 
 // Must be called in a click, before anything is awaited: only there may sound be started.
@@ -174,10 +175,11 @@ async function setUp(play) {
   }
   showPlay(play);
   showDevice(play.sound);
-  const first = play.progress.answered === 0 && play.exam.now === 1;
+  const first = !checkedBefore && play.progress.answered === 0 && play.exam.now === 1;
   const page = { show, say, open: openSound, on: (name, action) => (actions[name] = action) };
   setup = createSetup(page, play, first ? FIRST_STEPS : AGAIN_STEPS);
   const fingerprint = await setup.passed;
+  checkedBefore = true;
   leaveSetup();
   await test(await server.ready({ fingerprint }));
 }
