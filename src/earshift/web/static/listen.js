@@ -122,7 +122,7 @@ function showPlay(play) {
     place.textContent = of > 1 ? text("listen.ear.of", { ear, now, of }) : ear;
   }
   const { answered, at_most: atMost } = play.progress;
-  byId("progress").max = atMost;
+  byId("progress").max = Math.max(answered, atMost);
   byId("progress").value = answered;
   say("progress-words", "listen.test.progress", { answered, at_most: atMost });
   say("test-kind", play.presentation?.practice ? "listen.test.practice" : "listen.test.real");
@@ -161,6 +161,7 @@ function showEnd({ released }) {
 // From state to state ----------------------------------------------------------------------------
 
 function goOn(play) {
+  if (play.problem) return showProblem(play.problem);
   if (play.state === "check" || play.state === "play") return setUp(play);
   if (play.state === "done") return show("done");
   ctx?.close();
