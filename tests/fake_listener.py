@@ -78,7 +78,7 @@ class FakeExam:
     presentations: list[dict[str, Any]]
     timing: dict[str, Any] = field(default_factory=lambda: dict(FAST))
     sound: dict[str, Any] = field(default_factory=lambda: dict(RELATIVE))
-    released: dict[str, str] | None = None
+    released: list[dict[str, str]] | None = None
     ready: bool = False
     answered: int = 0
     said: list[tuple[str, Any]] = field(default_factory=list)

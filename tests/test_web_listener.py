@@ -431,10 +431,8 @@ def test_the_page_of_a_tone_and_of_silence_are_the_same(room: Room) -> None:
             re.sub(r"\d+ of|value=\"\d+\"", "", listener.page.locator("body").inner_html())
         )
         shown.append(listener.page.locator("#test").aria_snapshot())
+        listener.page.evaluate("ears.onset = Infinity")
         listener.page.keyboard.press(" ")
-        exam.said.clear()
-        if len(shown) == 2:
-            listener.page.evaluate("ears.onset = Infinity")
     assert shown[0] == shown[2]
     assert shown[1].replace("0 of", "1 of") == shown[3]
 
@@ -444,7 +442,7 @@ def test_the_end_shows_a_verdict_only_when_it_was_released(room: Room) -> None:
     listener = room(exam)
     listener.at("over")
     assert "Your examiner will tell you the result" in listener.page.inner_text("#over")
-    exam.released = {"words": "No change from your last test.", "decision": "unchanged"}
+    exam.released = [{"words": "No change from your last test.", "decision": "unchanged"}]
     listener.page.reload()
     listener.at("over")
     assert "No change from your last test." in listener.page.inner_text("#over")

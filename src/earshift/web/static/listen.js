@@ -154,7 +154,11 @@ function showPaused(reason) {
 function showEnd({ released }) {
   byId("released").hidden = !released;
   byId("over-kept").hidden = Boolean(released);
-  byId("released").textContent = released?.words ?? "";
+  for (const { words } of released ?? []) {
+    const verdict = document.createElement("p");
+    verdict.textContent = words;
+    byId("released").append(verdict);
+  }
   show("over");
 }
 
