@@ -7,7 +7,7 @@ async function showRules() {
   const rules = await get("/api/rules");
   const columns = ["about.rule", "about.text", "about.source", "about.checked"].map((key) => t(key));
   const rows = rules.map((rule) => [word("rule", rule.name), rule.text, rule.source, rule.unverified ?? t("about.verified")]);
-  fill(byId("rule-list"), table(t("about.rules"), columns, rows));
+  fill(byId("rule-list"), table(t("about.rules"), columns, rows, { class: "bare" }));
 }
 
 async function showLevels() {
@@ -21,7 +21,7 @@ async function showLevels() {
     word("status", preset.status),
     ...hz.map((each) => (preset.values[each] === undefined ? "\u2013" : decibels(preset.values[each]))),
   ]);
-  fill(byId("retspl-list"), table(t("about.numbers"), [...heads, ...hz.map((each) => t("chart.hz", { n: each }))], rows));
+  fill(byId("retspl-list"), table(t("about.numbers"), [...heads, ...hz.map((each) => t("chart.hz", { n: each }))], rows, { class: "bare" }));
 }
 
 Promise.all([showRules(), showLevels()]).catch(complain);

@@ -15,7 +15,7 @@ async function load() {
   }
   next = answer.next;
   const columns = ["audit.at", "audit.author", "audit.action", "audit.subject", "audit.reason"].map((key) => t(key));
-  fill(byId("entries"), table(t("audit.heading"), columns, rows, { class: "list" }));
+  fill(byId("entries"), table(t("audit.heading"), columns, rows, { class: "list bare" }));
   byId("more").hidden = next === null;
 }
 

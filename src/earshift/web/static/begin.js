@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { linkPanel } from "./link.js";
 import {
-  byId, complain, el, entitle, fill, handle, nameOf, onSubmit, reasonOf, t, word,
+  byId, el, entitle, fill, giveUp, handle, nameOf, onSubmit, reasonOf, t, word,
 } from "./page.js";
 
 const YES_NO = ["cold_or_earache", "loud_noise_24h", "tinnitus", "hearing_aids_out"];
@@ -142,4 +142,4 @@ onSubmit(form, async () => {
     throw error;
   }
 });
-load().catch(complain);
+load().catch(giveUp);

@@ -5,7 +5,7 @@ import { el, fill, svg, t, table, twin } from "./page.js";
 const WIDTH = 480;
 const HEIGHT = 270;
 const LEFT = 58;
-const RIGHT = 64; // room for the names at the ends of lines
+const RIGHT = 78; // room for the names at the ends of lines
 const TOP = 16;
 const BOTTOM = 44;
 const LINE = 18; // between two names
@@ -13,13 +13,15 @@ const LINE = 18; // between two names
 /** A place for a chart; `draw` it again whenever there is more to show.
 
     x and y are {low, high, ticks: [{at, text}], label}; y.down puts the low values on top. Lines
-    are {name, points: [{x, y, mark}]}, limits horizontal lines {at, text, above}. */
+    are {name, points: [{x, y, mark}]}, limits horizontal lines {at, text}. */
 export function chart(place) {
+  const heading = el("p", { class: "chart-title", "aria-hidden": "true" });
   const picture = el("div", { class: "picture" });
   const numbers = twin();
-  fill(place, picture, numbers.whole);
+  fill(place, heading, picture, numbers.whole);
   return {
     draw({ title, x, y, lines, limits = [], columns, rows }) {
+      heading.textContent = title;
       fill(picture, drawing(title, x, y, lines, limits));
       numbers.show(table(title, columns, rows));
     },
@@ -52,7 +54,7 @@ function drawing(title, x, y, lines, limits) {
   );
   for (const limit of limits) {
     const at = down(limit.at);
-    const place = { x: LEFT + 6, y: limit.above ? at - 6 : at + 16, class: "limit-name" };
+    const place = { x: WIDTH - RIGHT - 6, y: at - 6, "text-anchor": "end", class: "limit-name" };
     marks.push(
       svg("line", { x1: LEFT, y1: at, x2: WIDTH - RIGHT, y2: at, class: "limit" }),
       svg("text", place, limit.text),

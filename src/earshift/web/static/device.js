@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import {
-  byId, complain, decibels, el, entitle, facts, fill, handle, onSubmit, say, t, table, today, word,
+  byId, decibels, el, entitle, facts, fill, giveUp, handle, onSubmit, say, t, table, today, word,
 } from "./page.js";
 
 const EARS = ["right", "left"];
@@ -37,7 +37,7 @@ function show(device) {
 function entry(place, name, caption, frequencies, known = null) {
   const label = (hz, ear) => t("device.cell", { ear: word("ear", ear), hz: t("chart.hz", { n: hz }) });
   const input = (hz, ear) =>
-    el("input", { type: "number", step: "any", name: `${name}-${ear}-${hz}`, "aria-label": label(hz, ear), inputmode: "decimal" });
+    el("input", { type: "number", step: "any", name: `${name}-${ear}-${hz}`, "aria-label": label(hz, ear), inputmode: "decimal", required: name === "check" });
   const columns = [t("column.frequency"), ...(known ? [known.name] : []), ...EARS.map((ear) => word("ear", ear))];
   fill(
     place,
@@ -61,6 +61,14 @@ function typed(form, name, frequencies) {
         .map((hz) => [hz, Number(form.get(`${name}-${ear}-${hz}`))]),
     ),
   ]));
+}
+
+/** A year is the longest that an acoustic calibration holds. */
+function proposeDue() {
+  const due = new Date(byId("done_on").value);
+  if (Number.isNaN(due.getTime())) return;
+  due.setUTCFullYear(due.getUTCFullYear() + 1);
+  byId("due_on").value = due.toISOString().slice(0, 10);
 }
 
 function showPreset() {
@@ -110,6 +118,8 @@ onSubmit(byId("check"), async (form) => {
 entry(byId("deviations"), "check", t("device.deviations"), CHECKED_HZ);
 entry(byId("table"), "full", t("device.full_scale"), TABLE_HZ, { name: t("device.zero_hl"), values: {} });
 byId("done_on").value = today();
+proposeDue();
+byId("done_on").addEventListener("change", proposeDue);
 byId("retspl").addEventListener("change", showPreset);
 
 Promise.all([get(address), get("/api/retspl")])
@@ -119,4 +129,4 @@ Promise.all([get(address), get("/api/retspl")])
     show(device);
     showPreset();
   })
-  .catch(complain);
+  .catch(giveUp);

@@ -25,7 +25,7 @@ async function show() {
     return;
   }
   const columns = ["name", "sound", "calibration", "check", "use"].map((name) => word("device_column", name));
-  fill(byId("list"), table(t("devices.list"), columns, devices.map(row), { class: "list" }));
+  fill(byId("list"), table(t("devices.list"), columns, devices.map(row), { class: "list bare" }));
 }
 
 async function choose() {

@@ -52,7 +52,7 @@ function schemaPart(name, schema) {
   const columns = ["docs.field", "docs.type", "docs.required", "docs.means"].map((key) => t(key));
   return el("section", { id: `schema-${name}` }, el("h3", {}, name),
     schema.description ? el("p", { class: "note" }, schema.description) : null,
-    rows.length ? table(name, columns, rows) : el("p", {}, el("code", {}, brief(schema))));
+    rows.length ? table(name, columns, rows, { class: "bare" }) : el("p", {}, el("code", {}, brief(schema))));
 }
 
 function show(document) {
@@ -67,7 +67,7 @@ function show(document) {
   }
   fill(
     byId("routes"),
-    [...groups].map(([group, routes]) => el("section", { class: "card" }, el("h2", {}, group), routes)),
+    el("section", { class: "card" }, el("h2", {}, t("docs.routes")), [...groups].map(([group, routes]) => el("section", {}, el("h3", {}, group), routes))),
     el("section", { class: "card" }, el("h2", {}, t("docs.schemas")),
       Object.entries(schemas).map(([name, schema]) => schemaPart(name, schema))),
   );

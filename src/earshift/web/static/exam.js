@@ -4,10 +4,11 @@ import { get, getIfChanged, post } from "./api.js";
 import { linkPanel } from "./link.js";
 import { liveView } from "./live.js";
 import {
-  acting, byId, complain, decibels, el, entitle, fill, handle, nameOf, say, t, word,
+  acting, byId, complain, decibels, el, entitle, fill, giveUp, handle, nameOf, say, t, word,
 } from "./page.js";
 
 const POLL_MS = 1000;
+const REST_MS = 5000; // of a test that is over
 const address = `/api/exams/${handle()}`;
 const view = liveView();
 let [exam, live, tag, panel] = [null, null, null, null];
@@ -39,7 +40,8 @@ async function follow() {
         lost = true;
       }
     }
-    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+    const over = ["done", "abandoned"].includes(exam?.state);
+    await new Promise((resolve) => setTimeout(resolve, over ? REST_MS : POLL_MS));
   }
 }
 
@@ -88,7 +90,7 @@ function showDesk() {
 }
 
 function toneText(tone, sound) {
-  const ear = word("ear", exam.ear);
+  const ear = word("the_ear", exam.ear);
   if (tone.level === null) return t(sound.kind === "external" ? "desk.silence" : "desk.silence_played", { ear });
   const values = { ear, hz: tone.frequency_hz, level: decibels(tone.level), unit: sound.unit };
   return tone.practice ? t("desk.practice", values) : t("desk.tone", values);
@@ -188,4 +190,4 @@ async function act(name) {
   await look();
 }
 
-follow().catch(complain);
+look().then(follow, giveUp).catch(complain);

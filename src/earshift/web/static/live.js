@@ -40,7 +40,10 @@ function countsOf(live) {
     [t("live.p"), last ? percent(last.p) : null],
     [t("live.rule"), live.rule ? word("rule", live.rule) : null],
     [t("live.count"), live.max_tones ? t("live.count_of", { n: live.tones, most: live.max_tones }) : live.tones],
-    [t("live.catch"), t("live.alarms", { alarms: live.false_alarms, trials: live.catch_trials })],
+    [
+      t("live.catch"),
+      live.catch_trials ? t("live.alarms", { alarms: live.false_alarms, trials: live.catch_trials }) : t("live.no_catch"),
+    ],
     [t("live.presses"), live.presses || null],
     [t("live.reliability"), live.reliability ? word("reliability", live.reliability) : null],
   ];

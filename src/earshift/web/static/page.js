@@ -87,6 +87,14 @@ export function complain(error) {
   byId("problem").scrollIntoView({ block: "nearest" });
 }
 
+/** The page has nothing to show: say why, and nothing else. */
+export function giveUp(error) {
+  complain(error);
+  const kept = ["heading", "problem", "message"];
+  for (const part of byId("main").children) part.hidden ||= !kept.includes(part.id);
+  byId("main").append(el("p", {}, el("a", { class: "button main", href: "/" }, t("error.home"))));
+}
+
 export function reasonOf(error) {
   if (!("status" in error)) throw error;
   if (error.message && error.message !== "null") return error.message;
@@ -147,6 +155,9 @@ export async function localTime(moment) {
   return new Intl.DateTimeFormat(document.documentElement.lang, options).format(new Date(moment));
 }
 
+/** A day that is not broken over two lines. */
+export const dayText = (day) => el("span", { class: "day" }, day);
+
 /** Today's date in the browser, as the API writes days. */
 export function today() {
   const now = new Date();
@@ -154,7 +165,13 @@ export function today() {
   return `${now.getFullYear()}-${part(now.getMonth() + 1)}-${part(now.getDate())}`;
 }
 
-export const percent = (p) => t("chart.percent", { n: (100 * p).toFixed(p > 0.995 || p < 0.1 ? 1 : 0) });
+/** A probability in per cent; only certainty is shown as 0 or 100. */
+export function percent(p) {
+  if (p > 0 && p < 0.001) return t("chart.percent", { n: "<0.1" });
+  if (p < 1 && p > 0.999) return t("chart.percent", { n: ">99.9" });
+  const fine = p < 0.1 || p > 0.95;
+  return t("chart.percent", { n: Math.round(100 * p * (fine ? 10 : 1)) / (fine ? 10 : 1) });
+}
 
 /** A level as it is read: whole numbers without a decimal. */
 export const decibels = (level) => (Math.round(10 * level) / 10).toString().replace("-", "\u2212");

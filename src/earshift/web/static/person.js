@@ -3,7 +3,7 @@
 import { get, post } from "./api.js";
 import { chart } from "./chart.js";
 import {
-  byId, complain, decibels, decisionBadge, el, entitle, facts, fill, handle, hide, localTime,
+  byId, dayText, decibels, decisionBadge, el, entitle, facts, fill, giveUp, handle, hide, localTime,
   nameOf, onSubmit, percent, say, t, table, toggles, word,
 } from "./page.js";
 
@@ -40,7 +40,7 @@ function showHistory(history) {
     el("section", {}, el("h3", { class: `ear ${ear}` }, word("ear", ear)), ...earHistory(ear, history[ear])),
   );
   if (drawn.length === 0) fill(byId("history"), el("p", { class: "quiet" }, t("person.no_history")));
-  else fill(byId("history"), drawn);
+  else fill(byId("history"), el("div", { class: "columns even" }, drawn));
 }
 
 function earHistory(ear, points) {
@@ -77,7 +77,7 @@ function drawThresholds(place, ear, unit, points) {
   }
   chart(place).draw({
     title: t("person.thresholds_of", { ear: word("ear", ear), unit }),
-    x: dates(points, unit),
+    x: dates(points),
     y: { low, high, ticks, down: true },
     lines,
     columns: [t("person.day"), ...hz.map((each) => t("chart.hz", { n: each }))],
@@ -92,7 +92,7 @@ function drawChance(place, ear, points) {
   const ticks = [0, 0.5, 1].map((p) => ({ at: p, text: percent(p) }));
   chart(place).draw({
     title: t("person.chance_of", { ear: word("ear", ear) }),
-    x: dates(points, t("person.day")),
+    x: dates(points),
     y: { low: 0, high: 1, ticks },
     lines: [{ name: "", points: points.map((point) => ({ x: Date.parse(point.on), y: point.p_changed, mark: point.decision })) }],
     columns: [t("person.day"), t("probability.p"), t("person.decision")],
@@ -105,7 +105,8 @@ function drawChance(place, ear, points) {
 }
 
 /** The axis of days: from the first to the last, with a mark at both and in the middle. */
-function dates(points, label) {
+function dates(points) {
+  const label = t("person.day");
   const days = points.map((point) => Date.parse(point.on));
   const [first, last] = [Math.min(...days), Math.max(...days)];
   const text = (day) => new Date(day).toISOString().slice(0, 7);
@@ -144,7 +145,7 @@ function examRow(exam) {
     ? [decisionBadge(exam.decision), exam.p_changed === null ? null : ` ${percent(exam.p_changed)}`]
     : [exam.kind === "audiogram" ? exam.source : word("state", exam.state)];
   return [
-    el("a", { href: `/exams/${exam.id}` }, exam.measured_on ?? t("person.no_day")),
+    el("a", { href: `/exams/${exam.id}` }, dayText(exam.measured_on ?? t("person.no_day"))),
     word("ear", exam.ear),
     word("kind", exam.kind),
     el("span", {}, ...result.filter((part) => part !== null)),
@@ -218,4 +219,4 @@ onSubmit(byId("reference"), async (form) => {
 });
 
 document.querySelectorAll("[data-shows]").forEach(toggles);
-show().catch(complain);
+show().catch(giveUp);

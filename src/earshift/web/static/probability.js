@@ -22,8 +22,8 @@ export function probability(place) {
         lines: [{ name: "", points: moves.map((move) => ({ x: move.tone, y: move.p })) }],
         limits: limits
           ? [
-              { at: limits.changed_at, text: t("probability.changed_at", { p: percent(limits.changed_at) }), above: true },
-              { at: limits.unchanged_at, text: t("probability.unchanged_at", { p: percent(limits.unchanged_at) }), above: true },
+              { at: limits.changed_at, text: t("probability.changed_at", { p: percent(limits.changed_at) }) },
+              { at: limits.unchanged_at, text: t("probability.unchanged_at", { p: percent(limits.unchanged_at) }) },
             ]
           : [],
         columns: [t("probability.tone"), t("probability.p")],

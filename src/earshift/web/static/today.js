@@ -2,7 +2,7 @@
 
 import { get, post } from "./api.js";
 import {
-  acting, byId, complain, el, fill, nameOf, onSubmit, t, table, toggles, word,
+  acting, byId, complain, dayText, el, fill, nameOf, onSubmit, t, table, toggles, word,
 } from "./page.js";
 
 const linkTo = (person) => el("a", { href: `/people/${person.id}`, dir: "auto" }, nameOf(person));
@@ -11,7 +11,7 @@ function peopleTable(people) {
   const rows = people.map((person) => [
     linkTo(person),
     person.code ?? "",
-    person.birth_date ?? "",
+    dayText(person.birth_date ?? ""),
   ]);
   const columns = [t("person.name"), t("person.code"), t("person.born")];
   return table(t("today.found"), columns, rows, { class: "list" });
@@ -48,7 +48,7 @@ function workItem(item) {
   const act = exam && item.why === "unfinished"
     ? el("a", { class: "button", href: `/exams/${exam.id}` }, t("today.resume"))
     : el("a", { class: "button", href: `/people/${item.person.id}/test` }, t("today.test"));
-  return [linkTo(item.person), word("why", item.why), what, item.on, act];
+  return [linkTo(item.person), word("why", item.why), what, dayText(item.on), act];
 }
 
 function showWork(work) {

@@ -14,7 +14,7 @@ async function showUsers() {
     el("button", { type: "button", click: () => change(user) }, t("users.change_of", { name: user.name })),
   ]);
   const columns = ["users.name", "users.role", "users.state", "users.change"].map((key) => t(key));
-  fill(byId("list"), table(t("users.list"), columns, rows, { class: "list" }));
+  fill(byId("list"), table(t("users.list"), columns, rows, { class: "list bare" }));
 }
 
 function change(user) {
@@ -55,7 +55,7 @@ async function showTokens() {
     return [token.name, token.expires_at ? await localTime(token.expires_at) : "\u2013", end];
   }));
   const columns = ["users.token_label", "users.token_until", "users.change"].map((key) => t(key));
-  fill(byId("tokens"), rows.length ? table(t("users.tokens"), columns, rows, { class: "list" }) : el("p", { class: "quiet" }, t("users.no_tokens")));
+  fill(byId("tokens"), rows.length ? table(t("users.tokens"), columns, rows, { class: "list bare" }) : el("p", { class: "quiet" }, t("users.no_tokens")));
 }
 
 onSubmit(byId("token"), async (form) => {
