@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from earshift import __version__
 from earshift.accounts import Accounts
 from earshift.store import Store
-from earshift.web import signin
+from earshift.web import pages, signin
 from earshift.web.security import Guard, add_error_handlers
 from earshift.web.settings import Settings
 
@@ -38,6 +38,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.accounts = Accounts(store)
     app.include_router(signin.router)
     add_error_handlers(app)
+    pages.install(app)
     app.add_middleware(Guard, settings=settings)
     return app
 

@@ -14,8 +14,8 @@ const LINE = 18; // between two names
 
     x and y are {low, high, ticks: [{at, text}], label}; y.down puts the low values on top. Lines
     are {name, points: [{x, y, mark}]}, limits horizontal lines {at, text}. */
-export function chart(place) {
-  const heading = el("p", { class: "chart-title", "aria-hidden": "true" });
+export function chart(place, titled = true) {
+  const heading = el("p", { class: "chart-title", "aria-hidden": "true", hidden: !titled });
   const picture = el("div", { class: "picture" });
   const numbers = twin();
   fill(place, heading, picture, numbers.whole);

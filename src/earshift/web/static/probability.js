@@ -7,7 +7,7 @@ const QUARTERS = [0, 0.25, 0.5, 0.75, 1];
 
 /** Draws what `Live` says into a place; an exam without a question has no such picture. */
 export function probability(place) {
-  const picture = chart(place);
+  const picture = chart(place, false); // the page's own heading is its title
   return {
     draw({ p_changed: moves, limits, max_tones: most }) {
       byId("probability-card").hidden = moves.length === 0 && !limits;
