@@ -7,7 +7,7 @@ async function showRules() {
   const rules = await get("/api/rules");
   const columns = ["about.rule", "about.text", "about.source", "about.checked"].map((key) => t(key));
   const rows = rules.map((rule) => [word("rule", rule.name), rule.text, rule.source, rule.unverified ?? t("about.verified")]);
-  fill(byId("rule-list"), table(t("about.rules"), columns, rows, { class: "bare" }));
+  fill(byId("rule-list"), table(t("about.rules"), columns, rows, { class: "list bare" }));
 }
 
 async function showLevels() {

@@ -39,6 +39,7 @@ function refresh() {
   byId("of-screen").hidden = !screen;
   const rule = rules.find((each) => each.name === chosen("rule"));
   if (rule) fill(byId("rule-text"), t("begin.rule_text", { text: rule.text, source: rule.source }), rule.unverified ? ` ${rule.unverified}` : "");
+  byId("unverified").hidden = !rule?.unverified;
   fill(byId("references"), screen ? ears().map(referenceLine) : []);
   fill(byId("device-state"), one ? deviceLines(one) : []);
   // Who plays by hand answers by hand: nothing comes out of the browser.
@@ -115,6 +116,7 @@ async function start() {
     checklist: checklist(),
     loud_confirmed: byId("loud_confirmed").checked,
     accept_calibration: byId("accept_calibration").checked,
+    accept_unverified: byId("accept_unverified").checked && !byId("unverified").hidden,
     practice: byId("practice").checked,
     reference: null,
   };

@@ -100,9 +100,9 @@ onSubmit(byId("calibration"), async (form) => {
     laboratory: form.get("laboratory"),
     coupler: form.get("coupler"),
     kind: form.get("kind"),
-    retspl: given ? form.get("retspl") : null,
-    full_scale_db_spl: given ? levels : null,
-    floor_dbfs: given ? Number(form.get("floor_dbfs")) : null,
+    ...(given
+      ? { retspl: form.get("retspl"), full_scale_db_spl: levels, floor_dbfs: Number(form.get("floor_dbfs")) }
+      : {}),
   });
   say(t("device.calibrated"));
   show(device);

@@ -47,7 +47,7 @@ onSubmit(byId("new"), async (form) => {
     transducer: form.get("transducer"),
     model: form.get("model"),
     serial: form.get("serial"),
-    fingerprint: browser ? { ...fingerprint, ...Object.fromEntries(typed) } : {},
+    fingerprint: browser ? { ...fingerprint, ...Object.fromEntries(typed) } : null,
   });
   location.assign(`/devices/${device.id}`);
 });

@@ -54,13 +54,15 @@ function show(now) {
   showDesk();
   showListener();
   showActions();
-  if (live !== null) view.draw(live, exam.state === "open" ? exam.play?.presentation : null);
+  if (live === null) return;
+  const notes = [...(exam.remarks ?? []), ...live.notes];
+  view.draw({ ...live, notes }, exam.state === "open" ? exam.play?.presentation : null);
 }
 
 function showEars() {
   const links = exam.ears_of_visit.map((each) =>
     el("a", { href: `/exams/${each.exam}`, class: `ear ${each.ear}`, "aria-current": each.exam === exam.id ? "page" : null },
-      t("exam.tab", { ear: word("ear", each.ear), state: word("state", each.state) })),
+      t("exam.tab", { ear: word("ear", each.ear), kind: word("kind", each.kind), state: word("state", each.state) })),
   );
   fill(byId("ears"), links);
   const person = el("a", { href: `/people/${exam.person.id}` }, t("exam.person"));
@@ -72,21 +74,23 @@ function showEars() {
 // The desk: tones played by hand or by this browser, answers by button or key
 
 const presentation = () => exam?.play?.presentation ?? null;
-const mayAnswer = () =>
-  exam?.answered_by === "examiner" && exam.can.includes("answer") && presentation() !== null;
+const atDesk = () => exam?.answered_by === "examiner" && exam.can.includes("answer");
+const mayAnswer = () => atDesk() && presentation() !== null;
 
 function showDesk() {
-  byId("desk").hidden = !mayAnswer();
-  if (!mayAnswer()) return;
-  const { presentation: tone, sound, progress } = exam.play;
-  const text = toneText(tone, sound);
+  byId("desk").hidden = !atDesk();
+  if (!atDesk()) return;
+  const { presentation: tone, sound, progress, problem } = exam.play;
+  byId("answers").hidden = tone === null;
+  const text = tone === null ? t("desk.over") : toneText(tone, sound);
   if (byId("tone").textContent !== text) {
     byId("tone").textContent = text;
     byId("played_db").value = "";
   }
   byId("progress").textContent = t("desk.progress", { n: progress.answered, most: progress.at_most });
-  byId("play-row").hidden = sound.kind === "external";
-  byId("played-otherwise").hidden = sound.kind !== "external" || tone.level === null;
+  fill(byId("desk-problem"), problem ? el("p", { class: "caution" }, problem) : null);
+  byId("play-row").hidden = tone === null || sound.kind === "external";
+  byId("played-otherwise").hidden = sound.kind !== "external" || (tone?.level ?? null) === null;
 }
 
 function toneText(tone, sound) {

@@ -14,7 +14,7 @@ export function liveView() {
     draw(live, next = null) {
       showVerdict(live);
       facts(byId("counts"), countsOf(live));
-      fill(byId("live-notes"), live.notes.map((note) => el("li", {}, note)));
+      fill(byId("live-notes"), live.notes.filter((note) => !live.words.includes(note)).map((note) => el("li", {}, note)));
       ear.draw({ ...live, next });
       chance.draw(live);
       fill(byId("tones"), trialsOf(live));

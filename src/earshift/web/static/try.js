@@ -4,7 +4,7 @@ import { get, post } from "./api.js";
 import { liveView } from "./live.js";
 import { acting, byId, complain, el, fill, onSubmit, t, word } from "./page.js";
 
-const MOST_TONES = 60;
+const MOST_TONES = 30;
 const PAUSE_MS = 350;
 const view = liveView();
 const form = byId("person");
