@@ -189,7 +189,7 @@ def test_a_working_day_by_keyboard_alone(page: Page, address: str, tmp_path: Pat
 
     answer_by_keys(page, ear(REFERENCE, worse_db=30))
     expect(page.locator("#verdict .badge")).to_contain_text("Changed")
-    expect(page.locator("#audiogram svg .tone").first).to_be_attached()
+    expect(page.locator("#audiogram .picture .tone").first).to_be_attached()
 
     with page.expect_download() as pdf:
         keyboard.press("a[href$='report.pdf']")
@@ -249,8 +249,8 @@ def test_refusals_are_said_beside_the_button(
     sign_in(page, address, "bob")
     settled(page, f"{address}{past['new person']}/test")
     page.get_by_role("button", name="Start the test").click()
-    expect(page.locator("#problem")).to_contain_text("reference")
-    expect(page.locator("#warnings")).to_contain_text("reference")
+    expect(page.locator("#problem")).to_contain_text("to compare with")
+    expect(page.locator("#warnings")).to_contain_text("to compare with")
 
 
 def test_the_listeners_link_is_made_shown_once_and_ended(
@@ -275,9 +275,7 @@ def test_the_listeners_link_is_made_shown_once_and_ended(
     expect(page.get_by_label("The listener's link")).to_have_count(0)
     page.get_by_role("button", name="End the link").click()
     expect(page.locator("#message")).to_contain_text("no longer works")
-    assert clinic.get(page.url.replace(address, "/api").replace("/api/exams", "/api/exams"))[
-        "link"
-    ] is None
+    assert clinic.get(page.url.replace(address, "/api"))["link"] is None
 
 
 def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) -> None:
@@ -307,7 +305,7 @@ def test_a_file_is_imported(page: Page, address: str, tmp_path: Path) -> None:
     )
     sign_in(page, address, "bob")
     page.goto(f"{address}/import")
-    page.get_by_label("File").set_input_files(file)
+    page.get_by_label("File", exact=True).set_input_files(file)
     page.get_by_role("button", name="Import").click()
     expect(page.locator("#outcome")).to_contain_text("1 audiograms added")
     page.locator("#outcome").get_by_role("link").click()
@@ -318,7 +316,7 @@ def test_a_simulated_person_is_stored_nowhere(page: Page, address: str, clinic: 
     before = clinic.get("/api/worklist")["items"]
     sign_in(page, address, "bob")
     page.goto(f"{address}/try")
-    expect(page.locator("#audiogram svg")).to_be_visible()
+    expect(page.locator("#audiogram .picture svg")).to_be_visible()
     page.get_by_label("Change since then").select_option(index=1)
     page.get_by_role("button", name="Next tone").click()
     expect(page.locator("#tones tbody tr")).to_have_count(1)
@@ -439,7 +437,7 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
         (x1, x2, _, _), (_, _, y1, y2) = lengths
         assert x2 - x1 == pytest.approx(y2 - y1)  # one octave; from 20 to 40 dB
         assert y2 > y1
-        rows = signed_in.locator(".twin tbody tr").all_inner_texts()
+        rows = signed_in.locator(".twin tbody tr").all_text_contents()
         assert len(rows) == 4
         assert "none at 90" in rows[-1]
 

@@ -23,7 +23,9 @@ function brief(schema) {
 
 const linked = (schema) => {
   const text = brief(schema);
-  return text in schemas ? el("a", { href: `#schema-${text}` }, el("code", {}, text)) : el("code", {}, text);
+  if (!(text in schemas)) return el("code", {}, text);
+  const open = () => byId(`schema-${text}`).setAttribute("open", "");
+  return el("a", { href: `#schema-${text}`, click: open }, el("code", {}, text));
 };
 
 function route(path, method, operation) {
@@ -50,7 +52,7 @@ function schemaPart(name, schema) {
     field, linked(each), required.has(field) ? t("word.yes") : t("word.no"), each.description ?? "",
   ]);
   const columns = ["docs.field", "docs.type", "docs.required", "docs.means"].map((key) => t(key));
-  return el("section", { id: `schema-${name}` }, el("h3", {}, name),
+  return el("details", { id: `schema-${name}`, class: "route" }, el("summary", {}, el("code", {}, name)),
     schema.description ? el("p", { class: "note" }, schema.description) : null,
     rows.length ? table(name, columns, rows, { class: "bare" }) : el("p", {}, el("code", {}, brief(schema))));
 }
