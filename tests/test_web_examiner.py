@@ -301,7 +301,8 @@ def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) ->
 def test_a_file_is_imported(page: Page, address: str, tmp_path: Path) -> None:
     file = tmp_path / "old.csv"
     file.write_text(
-        "person,ear,measured_at,500,1000,2000,3000,4000\nI-1,right,2020-01-02,5,10,15,20,25\n"
+        "person,date,right_500,right_1000,right_2000,right_3000,right_4000\n"
+        "I-1,2020-01-02,5,10,15,20,25\n"
     )
     sign_in(page, address, "bob")
     page.goto(f"{address}/import")
@@ -317,6 +318,7 @@ def test_a_simulated_person_is_stored_nowhere(page: Page, address: str, clinic: 
     sign_in(page, address, "bob")
     page.goto(f"{address}/try")
     expect(page.locator("#audiogram .picture svg")).to_be_visible()
+    page.get_by_label("Rule for change").select_option("niosh-15")
     page.get_by_label("Change since then").select_option(index=1)
     page.get_by_role("button", name="Next tone").click()
     expect(page.locator("#tones tbody tr")).to_have_count(1)

@@ -58,7 +58,7 @@ class Delivery:
     timing: Timing = dataclass_field(default_factory=Timing)
     loud_confirmed: bool = False
     practice: bool = True
-    comparison: str = ""  # what has to be known about the reference's equipment
+    remarks: tuple[str, ...] = ()  # what every result has to say about the equipment
     continues: int | None = None  # the screen whose tones a full exam begins with
 
     def __post_init__(self) -> None:
@@ -114,11 +114,12 @@ class Delivery:
             given["sound"] = Sound.from_dict(given["sound"])
         if "timing" in given:
             given["timing"] = Timing(**given["timing"])
+        given["remarks"] = tuple(given.get("remarks", ()))
         return cls(**given)
 
 
 _PLAIN_OF_DELIVERY = (
-    "answered_by", "mode", "loud_confirmed", "practice", "comparison", "continues",
+    "answered_by", "mode", "loud_confirmed", "practice", "remarks", "continues",
 )  # fmt: skip
 
 

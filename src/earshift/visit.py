@@ -269,16 +269,28 @@ def plan_screen(
         domain=delivery.domain,
         limits=limits or delivery.limits(ear),
     )
-    return Plan(ear, screen, record.id, replace(delivery, comparison=comparison))
+    remarks = (comparison, *delivery.remarks) if comparison else delivery.remarks
+    return Plan(ear, screen, record.id, replace(delivery, remarks=remarks))
 
 
-def plan_continuation(store: "Store", screen: ExamRecord, *, author: str) -> Plan:
+def plan_continuation(store: "Store", screen: ExamRecord) -> Plan:
     """The full exam of an ear that begins with every tone of its screen."""
-    sitting = Session(store, screen.id, author=author).sitting
+    sitting = rebuild(screen, store.trials(screen.id))
     if not isinstance(sitting, Screen):
         raise ValueError(f"exam {screen.id} is a full exam already")
-    delivery = replace(Delivery.from_dict(screen.delivery), continues=screen.id, comparison="")
+    delivery = replace(Delivery.from_dict(screen.delivery), continues=screen.id)
     return Plan(screen.ear, sitting.continue_exam(EXAM_TONES), delivery=delivery)
+
+
+def plan_again(store: "Store", record: ExamRecord) -> Plan:
+    """The same exam of the same ear once more, with other chance: an immediate retest."""
+    sitting = rebuild(record, ())
+    delivery = replace(Delivery.from_dict(record.delivery), continues=None)
+    data = sitting.to_dict()
+    data["design"]["seed"] = _seed(None)
+    if delivery.relative:
+        data["design"]["limits"] = delivery.limits(record.ear).to_dict()
+    return Plan(record.ear, type(sitting).from_dict(data), record.reference_exam_id, delivery)
 
 
 def _other_ear(
@@ -655,6 +667,19 @@ class Session:
         self.sitting = self._fold()
         return voided
 
+    def up_to_date(self) -> bool:
+        """Whether the store still says what this session was made from."""
+        exam_id = self.record.id
+        return (
+            self.store.exam(exam_id) == self.record
+            and self.store.trials(exam_id) == self.trials
+            and len(self.store.presses(exam_id)) == self.presses
+        )
+
+    def adopt(self, stored: "Session") -> None:
+        """Stand for a session whose stored answer has made come true what this one looked at."""
+        self.record, self.trials, self.author = stored.record, stored.trials, stored.author
+
     def _refuse_if_moved_on(self) -> None:
         """Two programs must not answer one exam: what the other did would change the question."""
         record = self.store.exam(self.record.id)
@@ -783,9 +808,8 @@ class Session:
         unit = ""
         if self.delivery.relative:
             unit = "Levels are relative to this device: they are no hearing levels."
-        return " ".join(
-            part for part in (words, self.caution, self.delivery.comparison, unit) if part
-        )
+        parts = (words, self.caution, *self.delivery.remarks, unit)
+        return " ".join(part for part in parts if part)
 
 
 def reference_thresholds(screen: Screen) -> list[Threshold]:

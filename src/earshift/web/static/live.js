@@ -23,7 +23,10 @@ export function liveView() {
 }
 
 function showVerdict(live) {
-  const decision = live.decision;
+  // Before the end, what is not decided is only not decided yet.
+  const running = ["open", "paused"].includes(live.state);
+  const open = running && !["changed", "unchanged"].includes(live.decision);
+  const decision = open ? null : live.decision;
   const line = decision
     ? el("p", { class: "verdict" }, decisionBadge(decision))
     : el("p", { class: "verdict" }, el("span", { class: "badge open" }, word("state", live.state)));
