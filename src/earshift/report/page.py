@@ -627,9 +627,8 @@ def _picture(
             for each in readings
         )
 
-    parts = (
-        [words.picture_now.format(points=points(now), unit=words.units[exam.unit])] if now else []
-    )
+    unit = words.units[exam.unit]
+    parts = [words.picture_now.format(points=points(now), unit=unit)] if now else []
     if reference:
         parts.append(words.picture_reference.format(points=points(reference)))
     if now:
