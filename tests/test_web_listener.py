@@ -2,13 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route
+from axe_playwright_python.sync_playwright import Axe
+from clinic_day import REFERENCE, Clinic, ear
+from playwright.sync_api import Browser, Page, Route
 
 from browser import served
+from earshift.web import Settings, create_app
 from fake_listener import FAST, FakeExam, fake_app, tone
 from scripted_listener import ScriptedListener
+from web import with_users
 
 Room = Callable[[FakeExam], ScriptedListener]
 LONG_WINDOW = {**FAST, "window_closes_ms": 1500}
@@ -447,3 +452,233 @@ def test_the_end_shows_a_verdict_only_when_it_was_released(room: Room) -> None:
     listener.at("over")
     assert "No change from your last test." in listener.page.inner_text("#over")
     assert "Your examiner will tell" not in listener.page.inner_text("#over")
+
+
+# Whole tests on the real app ----------------------------------------------------------------------
+
+QUICK = {
+    "pulses": 1,
+    "pulse_ms": 60,
+    "pause_ms": 0,
+    "ramp_ms": 20,
+    "window_opens_ms": 50,
+    "window_closes_ms": 500,
+    "gap_min_ms": 0,
+    "gap_max_ms": 50,
+}
+FULL_SCALE_DB_SPL = 110.0
+TYPED = {"earphones": "HDA 200", "connection": "wired", "volume": "8 of 16 bars"}
+
+
+class House:
+    """A running app with an examiner and a calibrated device, which is this browser."""
+
+    def __init__(self, address: str, clinic: Clinic, fingerprint: dict[str, Any]) -> None:
+        self.address, self.clinic = address, clinic
+        device = {"name": "Tablet", "transducer": "circumaural", "fingerprint": fingerprint}
+        self._device = clinic.post("/api/devices", device)["id"]
+        flat = {"500": FULL_SCALE_DB_SPL, "8000": FULL_SCALE_DB_SPL}
+        (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
+        self._retspl: dict[str, float] = preset["values"]
+        calibration = {
+            "done_on": "2026-01-10",
+            "due_on": "2036-01-10",
+            "laboratory": "Example Lab",
+            "coupler": preset["coupler"],
+            "kind": "acoustic",
+            "retspl": preset["name"],
+            "full_scale_db_spl": {"right": flat, "left": flat},
+            "floor_dbfs": -120,
+        }
+        clinic.post(f"/api/devices/{self._device}/calibrations", calibration)
+        check = {"listener": "bob", "deviations_db": {"right": {"1000": 0}, "left": {"1000": 0}}}
+        clinic.post(f"/api/devices/{self._device}/checks", check)
+
+    def invite(self, code: str, ears: tuple[str, ...] = ("right",), **plan: Any) -> dict[str, Any]:
+        """A screen of a new person on their own device. Gives the test and its link."""
+        person = self.clinic.person(f"Secret {code}", code, references=ears)
+        given = {"answered_by": "listener", "mode": "self", "device": self._device}
+        test = self.clinic.begin(person, ears=list(ears), **{**given, "timing": QUICK, **plan})
+        link = self.clinic.post(f"/api/visits/{test['visit']}/link")
+        return {**test, "url": self.address + link["url"]}
+
+    def hearing(self, worse_db: float = 0.0) -> dict[str, list[tuple[float, float]]]:
+        """The softest digital level that a person with the reference's ears hears."""
+        threshold = ear(REFERENCE, worse_db)
+        pairs = [
+            (float(hz), threshold(float(hz)) + retspl - FULL_SCALE_DB_SPL)
+            for hz, retspl in self._retspl.items()
+        ]
+        return {"right": pairs, "left": pairs}
+
+    def seat(self, page: Page, test: dict[str, Any]) -> ScriptedListener:
+        listener = ScriptedListener(page)
+        listener.open(test["url"])
+        return listener
+
+    def decisions(self, test: dict[str, Any]) -> dict[str, str]:
+        exams = [self.clinic.get(f"/api/exams/{exam['id']}") for exam in test["exams"]]
+        return {exam["ear"]: exam["decision"] for exam in exams}
+
+
+@pytest.fixture(scope="module")
+def house(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    db = str(tmp_path_factory.mktemp("house") / "clinic.db")
+    with_users(db)
+    with served(create_app(Settings(db=db))) as address, Clinic(address) as clinic:
+        page = browser.new_page()
+        page.goto(f"{address}/listen")
+        look = "async typed => (await import('/static/setup.js')).fingerprint(typed)"
+        fingerprint = page.evaluate(look, TYPED)
+        page.close()
+        yield House(address, clinic, fingerprint)
+
+
+@pytest.mark.parametrize(("worse_db", "decision"), [(0.0, "unchanged"), (30.0, "changed")])
+def test_a_whole_screen_from_set_up_to_verdict(
+    house: House, page: Page, worse_db: float, decision: str
+) -> None:
+    test = house.invite(f"whole {decision}", practice=True)
+    listener = house.seat(page, test)
+    listener.set_up_until("instruction")
+    listener.hear(house.hearing(worse_db))
+    listener.do("next")
+    listener.at("over")
+    assert house.decisions(test) == {"right": decision}
+    assert "Secret" not in page.content()
+    assert "Your examiner will tell you" in page.inner_text("#over")
+    house.clinic.post(f"/api/visits/{test['visit']}/release", {"released": True})
+    page.reload()
+    listener.at("over")
+    assert "Your examiner will tell you" not in page.inner_text("#over")
+    exam = house.clinic.get(f"/api/exams/{test['exams'][0]['id']}")
+    assert exam["words"] in page.inner_text("#released")
+
+
+def test_both_ears_with_a_reload_and_a_panic_in_the_middle(house: House, page: Page) -> None:
+    slow = {**QUICK, "gap_min_ms": 1000, "gap_max_ms": 1000}
+    test = house.invite("both", ears=("right", "left"), timing=slow)
+    first, second = (f"/api/exams/{exam['id']}/live" for exam in test["exams"])
+    listener = house.seat(page, test)
+    listener.set_up_until("instruction")
+    listener.hear(house.hearing())
+    listener.do("next")
+    listener.until(lambda: house.clinic.get(first)["tones"] >= 1)
+    listener.wait_for("ears.onset > ears.now() + 0.2")
+    page.reload()
+    listener.at("sides")
+    listener.hear(house.hearing())
+    listener.check_again()
+    listener.at("done")
+    listener.do("retry")
+    listener.check_again()
+    page.keyboard.press("Escape")
+    listener.at("paused")
+    listener.do("resume")
+    listener.check_again()
+    listener.at("over")
+    assert house.decisions(test) == {"right": "unchanged", "left": "unchanged"}
+    trials = [house.clinic.get(path)["trials"] for path in (first, second)]
+    for given in trials:
+        assert [trial["number"] for trial in given] == list(range(1, len(given) + 1))
+        assert sum(trial["void"] for trial in given) == 1
+
+
+def test_two_people_at_once(house: House, browser: Browser) -> None:
+    expected = {"one": (0.0, "unchanged"), "two": (30.0, "changed")}
+    seats = {}
+    for code, (worse_db, _) in expected.items():
+        test = house.invite(code)
+        listener = house.seat(browser.new_context().new_page(), test)
+        listener.set_up_until("instruction")
+        listener.hear(house.hearing(worse_db))
+        seats[code] = test, listener
+    for _, listener in seats.values():
+        listener.do("next")
+    for code, (test, listener) in seats.items():
+        listener.at("over")
+        listener.page.context.close()
+        assert house.decisions(test) == {"right": expected[code][1]}
+
+
+def test_at_real_speed(house: House, page: Page) -> None:
+    test = house.invite("real speed", timing=None)
+    listener = house.seat(page, test)
+    listener.set_up_until("instruction")
+    listener.hear(house.hearing())
+    listener.do("next")
+    listener.at("over")
+    assert house.decisions(test) == {"right": "unchanged"}
+    given = house.clinic.get(f"/api/exams/{test['exams'][0]['id']}")["play"]["timing"]
+    assert (given["pulses"], given["pulse_ms"], given["gap_min_ms"]) == (3, 225, 1000)
+
+
+def test_keyboard_only(house: House, page: Page) -> None:
+    test = house.invite("keyboard")
+    listener = house.seat(page, test)
+
+    def press_on(action: str, value: str | None = None) -> None:
+        """Walk to a button by the tabulator key and press it."""
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            at = page.evaluate("({ ...document.activeElement.dataset })")
+            if at.get("do") == action and at.get("value") == value:
+                page.keyboard.press("Enter")
+                return
+        raise AssertionError(f"no way to {action} by keyboard")
+
+    listener.at("headphones")
+    press_on("next")
+    listener.at("sides")
+    while page.locator("#sides").is_visible():
+        press_on("play-side")
+        press_on("side", page.evaluate("ears.side"))
+    press_on("play-volume")
+    press_on("volume", "good")
+    press_on("next")
+    listener.at("instruction")
+    listener.hear(house.hearing())
+    press_on("next")
+    listener.at("test")
+    assert page.evaluate("document.activeElement.id") == "heard"
+    press_on("pause")
+    listener.at("paused")
+    press_on("resume")
+    listener.check_ears_and_volume()
+    listener.at("again")
+    press_on("next")
+    listener.at("over")
+    assert house.decisions(test) == {"right": "unchanged"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(house: House, browser: Browser, scheme: Any) -> None:
+    test = house.invite(f"axe {scheme}", timing={"gap_min_ms": 5000, "gap_max_ms": 6000})
+    context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
+    listener = house.seat(context.new_page(), test)
+    axe, found = Axe(), {}
+
+    def look(section: str) -> None:
+        listener.at(section)
+        found[section] = [v["id"] for v in axe.run(listener.page).response["violations"]]
+
+    look("headphones")
+    listener.do("next")
+    look("sides")
+    while listener.page.locator("#sides").is_visible():
+        listener.tell_the_side()
+    look("volume")
+    listener.do("play-volume")
+    listener.do("volume", "good")
+    look("room")
+    listener.do("next")
+    look("instruction")
+    listener.do("next")
+    look("test")
+    listener.do("panic")
+    look("paused")
+    house.clinic.post(f"/api/exams/{test['exams'][0]['id']}/abandon", {"reason": "axe"})
+    listener.page.reload()
+    look("ended")
+    context.close()
+    assert {section: ids for section, ids in found.items() if ids} == {}
