@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from earshift import __version__
 from earshift.accounts import Accounts
 from earshift.store import Store
-from earshift.web import clinic, listen, signin
+from earshift.web import clinic, listen, pages, signin
 from earshift.web.live import Sessions
 from earshift.web.security import Guard, add_error_handlers
 from earshift.web.settings import Settings
@@ -42,6 +42,7 @@ def create_app(settings: Settings) -> FastAPI:
     for router in (signin.router, clinic.router, listen.router):
         app.include_router(router)
     add_error_handlers(app)
+    pages.install(app)
     app.add_middleware(Guard, settings=settings)
     return app
 

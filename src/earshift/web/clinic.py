@@ -242,8 +242,11 @@ def _import(content: bytes, kind: str, here: Clinic, author: str) -> m.Imported:
     with tempfile.TemporaryDirectory(prefix="earshift-import-") as folder:
         file = Path(folder) / "upload"  # never the client's name
         file.write_bytes(content)
-        with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
+        try:
             found = read_references(file, kind, timezone=here.settings.zone)
+        except ValueError as error:
+            told = ValueError(str(error).replace(str(file), "the file"))
+            raise shown.refusal(told, HTTPStatus.UNPROCESSABLE_ENTITY) from None
     if found.rejected:
         rows = "; ".join(
             f"row {one.row}: {shown.refusal(ValueError(one.reason)).detail}"
