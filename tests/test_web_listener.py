@@ -6,14 +6,12 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from clinic_day import REFERENCE, Clinic, ear
 from playwright.sync_api import Browser, Page, Route
 
 from browser import served
-from earshift.web import Settings, create_app
 from fake_listener import FAST, FakeExam, fake_app, tone
+from house import QUICK, House, open_house
 from scripted_listener import ScriptedListener
-from web import with_users
 
 Room = Callable[[FakeExam], ScriptedListener]
 LONG_WINDOW = {**FAST, "window_closes_ms": 1500}
@@ -456,82 +454,11 @@ def test_the_end_shows_a_verdict_only_when_it_was_released(room: Room) -> None:
 
 # Whole tests on the real app ----------------------------------------------------------------------
 
-QUICK = {
-    "pulses": 1,
-    "pulse_ms": 60,
-    "pause_ms": 0,
-    "ramp_ms": 20,
-    "window_opens_ms": 50,
-    "window_closes_ms": 500,
-    "gap_min_ms": 0,
-    "gap_max_ms": 50,
-}
-FULL_SCALE_DB_SPL = 110.0
-TYPED = {"earphones": "HDA 200", "connection": "wired", "volume": "8 of 16 bars"}
-
-
-class House:
-    """A running app with an examiner and a calibrated device, which is this browser."""
-
-    def __init__(self, address: str, clinic: Clinic, fingerprint: dict[str, Any]) -> None:
-        self.address, self.clinic = address, clinic
-        device = {"name": "Tablet", "transducer": "circumaural", "fingerprint": fingerprint}
-        self._device = clinic.post("/api/devices", device)["id"]
-        flat = {"500": FULL_SCALE_DB_SPL, "8000": FULL_SCALE_DB_SPL}
-        (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
-        self._retspl: dict[str, float] = preset["values"]
-        calibration = {
-            "done_on": "2026-01-10",
-            "due_on": "2036-01-10",
-            "laboratory": "Example Lab",
-            "coupler": preset["coupler"],
-            "kind": "acoustic",
-            "retspl": preset["name"],
-            "full_scale_db_spl": {"right": flat, "left": flat},
-            "floor_dbfs": -120,
-        }
-        clinic.post(f"/api/devices/{self._device}/calibrations", calibration)
-        check = {"listener": "bob", "deviations_db": {"right": {"1000": 0}, "left": {"1000": 0}}}
-        clinic.post(f"/api/devices/{self._device}/checks", check)
-
-    def invite(self, code: str, ears: tuple[str, ...] = ("right",), **plan: Any) -> dict[str, Any]:
-        """A screen of a new person on their own device. Gives the test and its link."""
-        person = self.clinic.person(f"Secret {code}", code, references=ears)
-        given = {"answered_by": "listener", "mode": "self", "device": self._device}
-        test = self.clinic.begin(person, ears=list(ears), **{**given, "timing": QUICK, **plan})
-        link = self.clinic.post(f"/api/visits/{test['visit']}/link")
-        return {**test, "url": self.address + link["url"]}
-
-    def hearing(self, worse_db: float = 0.0) -> dict[str, list[tuple[float, float]]]:
-        """The softest digital level that a person with the reference's ears hears."""
-        threshold = ear(REFERENCE, worse_db)
-        pairs = [
-            (float(hz), threshold(float(hz)) + retspl - FULL_SCALE_DB_SPL)
-            for hz, retspl in self._retspl.items()
-        ]
-        return {"right": pairs, "left": pairs}
-
-    def seat(self, page: Page, test: dict[str, Any]) -> ScriptedListener:
-        listener = ScriptedListener(page)
-        listener.open(test["url"])
-        return listener
-
-    def decisions(self, test: dict[str, Any]) -> dict[str, str]:
-        exams = [self.clinic.get(f"/api/exams/{exam['id']}") for exam in test["exams"]]
-        return {exam["ear"]: exam["decision"] for exam in exams}
-
 
 @pytest.fixture(scope="module")
 def house(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
-    db = str(tmp_path_factory.mktemp("house") / "clinic.db")
-    with_users(db)
-    with served(create_app(Settings(db=db))) as address, Clinic(address) as clinic:
-        page = browser.new_page()
-        page.goto(f"{address}/listen")
-        look = "async typed => (await import('/static/setup.js')).fingerprint(typed)"
-        fingerprint = page.evaluate(look, TYPED)
-        page.close()
-        yield House(address, clinic, fingerprint)
+    with open_house(browser, tmp_path_factory.mktemp("house")) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize(("worse_db", "decision"), [(0.0, "unchanged"), (30.0, "changed")])
