@@ -415,10 +415,28 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
                 "thresholds": levels,
                 "reference": levels[:2],
                 "trials": [
-                    {"kind": "tone", "frequency_hz": 1000, "level": 20, "heard": True, "void": False},
-                    {"kind": "tone", "frequency_hz": 1000, "level": 15, "heard": False, "void": False},
+                    {
+                        "kind": "tone",
+                        "frequency_hz": 1000,
+                        "level": 20,
+                        "heard": True,
+                        "void": False,
+                    },
+                    {
+                        "kind": "tone",
+                        "frequency_hz": 1000,
+                        "level": 15,
+                        "heard": False,
+                        "void": False,
+                    },
                     {"kind": "tone", "frequency_hz": 1000, "level": 5, "heard": True, "void": True},
-                    {"kind": "catch", "frequency_hz": 1000, "level": None, "heard": False, "void": False},
+                    {
+                        "kind": "catch",
+                        "frequency_hz": 1000,
+                        "level": None,
+                        "heard": False,
+                        "void": False,
+                    },
                 ],
                 "next": {"frequency_hz": 2000, "level": 35},
             },
@@ -426,7 +444,9 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
         picture = signed_in.locator(".picture svg")
         assert picture.locator(f".now {shape}").count() == 4 + (side == "left")  # with the arrow
         assert picture.locator(".now line").count() == 2
-        assert picture.locator(".tone.heard").count() == picture.locator(".tone.missed").count() == 1
+        assert (
+            picture.locator(".tone.heard").count() == picture.locator(".tone.missed").count() == 1
+        )
         assert picture.locator(".next").count() == 1
         assert picture.locator(".band").count() == 1
         lengths = signed_in.evaluate(
@@ -448,7 +468,11 @@ def test_relative_levels_are_never_called_hearing_levels(signed_in: Page, addres
     signed_in.goto(f"{address}/login")
     draw(
         signed_in,
-        {"ear": "right", "unit": "relative dB", "thresholds": [reading(1000, 25), reading(2000, 30)]},
+        {
+            "ear": "right",
+            "unit": "relative dB",
+            "thresholds": [reading(1000, 25), reading(2000, 30)],
+        },
     )
     shown = signed_in.locator("#main").text_content() or ""
     assert "relative dB" in shown

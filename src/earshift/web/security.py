@@ -308,6 +308,8 @@ def add_error_handlers(app: FastAPI) -> None:
     def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         status = HTTPStatus(error.status_code)
+        if status is HTTPStatus.NOT_MODIFIED:  # has no body, so nothing to say
+            return Response(status_code=status, headers=error.headers)
         detail = (
             OWN_WORDS.get(status, error.detail) if error.detail == status.phrase else error.detail
         )
