@@ -326,7 +326,8 @@ def test_what_a_client_says_about_a_proxy_is_not_believed(settings: Settings) ->
 def test_behind_a_proxy_nobody_else_is_answered(settings: Settings) -> None:
     chosen = Settings(db=settings.db, behind_proxy="192.0.2.0/28")
     forwarded = {"X-Forwarded-For": "192.0.2.1", "X-Forwarded-Proto": "https"}
-    for peer, status in (("192.0.2.1", 200), ("192.0.2.99", 403), ("localhost", 403)):
+    peers = {"192.0.2.1": 200, "::ffff:192.0.2.1": 200, "192.0.2.99": 403, "::1": 403, "x": 403}
+    for peer, status in peers.items():
         with client_of(chosen, client=(peer, 1)) as client:
             assert client.get("/api/health", headers=forwarded).status_code == status
     with client_of(chosen, client=("192.0.2.1", 1)) as client:
@@ -518,20 +519,59 @@ def test_errors_never_repeat_what_was_sent(
 
 NOBODY, LISTENER, EXAMINER, ADMIN = "nobody", "listener", "examiner", "admin"
 EVERYBODY = {NOBODY, LISTENER, EXAMINER, ADMIN}
+USERS = {EXAMINER, ADMIN}
 CALLERS = {
     "GET /api/openapi.json": EVERYBODY,
     "GET /api/health": EVERYBODY,
     "GET /open": EVERYBODY,
     "POST /api/login": EVERYBODY,
-    "GET /api/me": {EXAMINER, ADMIN},
-    "GET /api/tokens": {EXAMINER, ADMIN},
-    "POST /api/tokens": {EXAMINER, ADMIN},
-    "DELETE /api/tokens/{id}": {EXAMINER, ADMIN},
+    "GET /api/me": USERS,
+    "GET /api/tokens": USERS,
+    "POST /api/tokens": USERS,
+    "DELETE /api/tokens/{id}": USERS,
     "GET /api/users": {ADMIN},
     "POST /api/users": {ADMIN},
     "POST /api/users/{name}/state": {ADMIN},
     "GET /api/audit": {ADMIN},
-    "POST /api/logout": {EXAMINER, ADMIN},
+    "POST /api/people/search": USERS,
+    "POST /api/people": USERS,
+    "GET /api/people/{person}": USERS,
+    "POST /api/people/{person}/correct": USERS,
+    "POST /api/people/{person}/notes": USERS,
+    "POST /api/people/{person}/audiograms": USERS,
+    "POST /api/people/{person}/tests": USERS,
+    "POST /api/imports": USERS,
+    "GET /api/worklist": USERS,
+    "GET /api/rules": USERS,
+    "GET /api/devices": USERS,
+    "POST /api/devices": USERS,
+    "GET /api/devices/{device}": USERS,
+    "POST /api/devices/{device}/calibrations": USERS,
+    "POST /api/devices/{device}/checks": USERS,
+    "GET /api/retspl": USERS,
+    "GET /api/exams/{exam}": USERS,
+    "GET /api/exams/{exam}/live": USERS,
+    "POST /api/exams/{exam}/answer": USERS,
+    "POST /api/exams/{exam}/undo": USERS,
+    "POST /api/exams/{exam}/pause": USERS,
+    "POST /api/exams/{exam}/resume": USERS,
+    "POST /api/exams/{exam}/finish": USERS,
+    "POST /api/exams/{exam}/abandon": USERS,
+    "POST /api/exams/{exam}/retest": USERS,
+    "POST /api/exams/{exam}/continue": USERS,
+    "POST /api/visits/{visit_id}/link": USERS,
+    "DELETE /api/visits/{visit_id}/link": USERS,
+    "POST /api/visits/{visit_id}/release": USERS,
+    "GET /api/visits/{visit_id}/report.html": USERS,
+    "GET /api/visits/{visit_id}/report.pdf": USERS,
+    "GET /api/try/choices": USERS,
+    "POST /api/try": USERS,
+    "GET /api/listen": {LISTENER},
+    "POST /api/listen/ready": {LISTENER},
+    "POST /api/listen/answer": {LISTENER},
+    "POST /api/listen/press": {LISTENER},
+    "POST /api/listen/stop": {LISTENER},
+    "POST /api/logout": USERS,  # last: it ends the session that the others are called with
 }
 
 

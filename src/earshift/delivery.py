@@ -20,7 +20,7 @@ from earshift.sound import (
     Timing,
     sound_of_calibration,
 )
-from earshift.stimulus import DOMAINS, RELATIVE_LEVEL, Domain, Limits, finite
+from earshift.stimulus import DOMAINS, Domain, Limits, finite
 
 if TYPE_CHECKING:
     from earshift.store import Store
@@ -135,11 +135,6 @@ def sound_of(store: "Store", device: Device, today: date) -> Sound | None:
     return Sound("relative", device.name, device.fingerprint)
 
 
-def is_relative(record: ExamRecord) -> bool:
-    domain = record.design.get("domain")
-    return domain is not None and domain["intensity"]["unit"] == RELATIVE_LEVEL
-
-
 def compare_devices(
     store: "Store", reference: ExamRecord, device_id: int | None, relative: bool, today: date
 ) -> tuple[float, str]:
@@ -149,8 +144,8 @@ def compare_devices(
     """
     visit = store.visit(reference.visit_id)
     same = device_id == visit.device_id
-    if relative or is_relative(reference):
-        if not (relative and is_relative(reference) and same and device_id is not None):
+    if relative or reference.relative:
+        if not (relative and reference.relative and same and device_id is not None):
             raise ValueError(
                 f"exam {reference.id} cannot be the reference: levels without calibration compare "
                 "only with those of the same device, earphones and volume"

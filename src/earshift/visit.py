@@ -24,7 +24,7 @@ import numpy as np
 
 from earshift import __version__, field
 from earshift.change import Protocol
-from earshift.delivery import Delivery, compare_devices, is_relative, supervised_limits
+from earshift.delivery import Delivery, compare_devices, supervised_limits
 from earshift.exam import SAMPLES, SCHEMA, Exam, Screen, thresholds_from_samples
 from earshift.field import Threshold
 from earshift.records import EARS, ExamRecord, Person, ResultRecord, TrialRecord, Visit
@@ -184,11 +184,9 @@ def _why_no_reference(
 ) -> str | None:
     if visit.mode == "simulated" and not simulated:
         return "its answers were simulated"
-    if relative_device is not None and not (
-        is_relative(record) and visit.device_id == relative_device
-    ):
+    if relative_device is not None and not (record.relative and visit.device_id == relative_device):
         return "levels without calibration compare only with the same device's"
-    if relative_device is None and is_relative(record):
+    if relative_device is None and record.relative:
         return "its levels are relative to an uncalibrated device"
     if record.kind == "audiogram":
         return None
@@ -389,7 +387,7 @@ def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0)
         raise ValueError(f"exam {record.id} is an {record.kind}: it has no trials to go on with")
     live = live_trials(trials)
     design = record.design
-    if is_relative(record):
+    if record.relative:
         own = own_level(live)
         design = {**design, "limits": _above_own(design["limits"], own or 0.0)}
     return kinds[record.kind].from_dict(

@@ -11,9 +11,8 @@ from fastapi import HTTPException
 
 from earshift import calibration, records
 from earshift.accounts import Accounts
-from earshift.delivery import Delivery, is_relative, sound_of
+from earshift.delivery import Delivery, sound_of
 from earshift.sound import RELATIVE_ZERO_DBFS
-from earshift.stimulus import HEARING_LEVEL, RELATIVE_LEVEL
 from earshift.store import Store, StoreError
 from earshift.visit import Session
 from earshift.web import models as m
@@ -154,7 +153,7 @@ def history(
                 on=said.measured_on,
                 exam=said.id,
                 kind=exam.kind,
-                unit=RELATIVE_LEVEL if is_relative(exam) else HEARING_LEVEL,
+                unit=exam.unit,
                 thresholds=levels,
                 p_changed=said.p_changed,
                 decision=said.decision,
@@ -201,7 +200,7 @@ def sound(delivery: Delivery) -> m.SoundShown:
     if source is None:
         return m.SoundShown(
             kind="external",
-            unit=HEARING_LEVEL,
+            unit=records.HEARING_LEVEL,
             device="",
             fingerprint=None,
             table=None,
