@@ -28,6 +28,7 @@ from earshift.exam import (
     halton_tone,
     question_from_design,
     reference_from_dict,
+    reference_kind,
     stored_catches,
 )
 from earshift.field import Answers, Field, Threshold
@@ -54,8 +55,9 @@ Array = NDArray[np.float64]
 # The correlations between the ears that are averaged over, all as likely before the first tone, and
 # the one at which the hyperparameters are fitted: one fit a tone, not one for every correlation.
 # Chosen on the tuning half of the people (docs/both-ears.md).
-CORRELATIONS = np.linspace(0.05, 0.95, 10)
+CORRELATIONS = np.linspace(0.05, 0.95, 7)
 FITTED_AT = 0.5
+TOLERANCE = 1e-6  # of EP at each correlation
 
 
 def other_ear(ear: str) -> str:
@@ -103,7 +105,7 @@ def fit_ears(answers: Answers, prior: Hyperprior, guess: float, lapse: float) ->
     """
     with ep.compiling("exam"):
         fitted = field.fit_theta(answers, prior, guess, lapse, FITTED_AT)
-        parts = [fitted.at(rho) for rho in CORRELATIONS]
+        parts = [fitted.at(rho, TOLERANCE) for rho in CORRELATIONS]
     one = answers.places.shape[0] + 1
     log_Z, fixed = np.array([part[0] for part in parts]), np.array([part[3] for part in parts])
     bs = np.zeros((CORRELATIONS.size, 2 * one))
@@ -314,6 +316,8 @@ def _references(given: Mapping[str, Reference] | BothEarsExam) -> dict[str, Refe
             "a screen of both ears needs a reference that maps 'right' and 'left' to theirs, or an "
             f"exam of both ears; got {what}"
         )
+    for ear in EARS:
+        reference_kind(given[ear])  # refuses what is none
     return {ear: given[ear] for ear in EARS}
 
 

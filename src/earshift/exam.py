@@ -514,7 +514,7 @@ class Screen(Sitting):
         )
         self.guess, self.lapse = asked.guess, asked.lapse
         # Kept as data: what happens to the reference exam later is no concern of this screen.
-        self._reference_data = reference_to_dict(reference)
+        self._reference_data = {"kind": reference_kind(reference), "data": reference.to_dict()}
         prior = hyperprior(reading_sd_db=self.protocol.reading_sd_db)
         self.reference_field = _reference_field(
             reference, self.domain, prior, self.guess, self.lapse
@@ -801,17 +801,18 @@ def _measured(reference: Reference) -> set[float] | None:
     return set(reference.frequencies_hz) if isinstance(reference, Norm) else None
 
 
-def reference_to_dict(reference: Reference) -> dict[str, Any]:
+def reference_kind(reference: object) -> str:
+    """exam, audiogram or norm; a ValueError for anything else."""
     for kind, known in _REFERENCES.items():
         if isinstance(reference, known):
-            return {"kind": kind, "data": reference.to_dict()}
+            return kind
     raise ValueError(
         f"reference must be an earshift Exam, Audiogram or Norm, got {type(reference).__name__}"
     )
 
 
 def reference_from_dict(data: Mapping[str, Any]) -> Reference:
-    """A reference from `reference_to_dict`'s data."""
+    """A reference from a screen's design."""
     return _REFERENCES[data["kind"]].from_dict(data["data"])
 
 

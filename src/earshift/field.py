@@ -97,6 +97,32 @@ def conditioned_prior(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def run_ears_apart(m, K, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
+    """`ep.run` for two ears that have nothing to do with each other: two small ones, put together.
+
+    m and K are one ear's; ia and ib are entries of both ears' latent vector.
+    """
+    one = m.size
+    b = np.zeros(2 * one)
+    G = np.zeros((2 * one, 2 * one))
+    log_Z, ok = 0.0, True
+    for start in (0, one):
+        rows = np.flatnonzero(ia == start)
+        own_tau, own_nu = tau[rows], nu[rows]
+        value, own_b, own_G, settled = ep.run(
+            m, K, ia[rows] - start, ib[rows] - start, x[rows], y[rows], gauss_tau[rows],
+            guess, lapse, own_tau, own_nu, tol,
+        )  # fmt: skip
+        tau[rows] = own_tau
+        nu[rows] = own_nu
+        b[start : start + one] = own_b
+        G[start : start + one, start : start + one] = own_G
+        log_Z += value
+        ok &= settled
+    return log_Z, b, G, ok
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def evidence(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
              place, x, y, gauss_tau, guess, lapse, tau, nu, tol):  # fmt: skip
     """log p(answers | theta, rho, reference) and its gradient in theta, with EP's b and G.
@@ -113,10 +139,13 @@ def evidence(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
             ia[n] = one
             ib[n] += 1
     paired = ia.size > 0 and ia.max() > 0
-    if paired:
-        m = np.concatenate((m, m))
-        S = kernels.both_ears(K, rho)
-    log_Z, b, G, ok = ep.run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol)
+    if paired and rho == 0.0:
+        log_Z, b, G, ok = run_ears_apart(m, K, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol)
+    else:
+        if paired:
+            m = np.concatenate((m, m))
+            S = kernels.both_ears(K, rho)
+        log_Z, b, G, ok = ep.run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol)
     d = b.size
     Q = np.empty((d, d))
     grad = np.zeros(theta.size)
@@ -419,14 +448,14 @@ class Fitted:
     nu: Array
     settled: bool
 
-    def at(self, rho: float) -> tuple[float, Array, Array, bool]:
+    def at(self, rho: float, tolerance: float = ep.TOLERANCE) -> tuple[float, Array, Array, bool]:
         """log evidence, EP's b and G, and whether it settled, at this correlation between ears."""
         answers = self.answers
         tau, nu = self.tau.copy(), self.nu.copy()
         log_Z, _, b, G, ok = evidence(
             self.theta, rho, self.prior.slope_mean, self.theta, NO_REFERENCE_B, NO_REFERENCE_G,
             _no_gaps(answers), self.gaps, answers.place, answers.intensity, answers.answer,
-            answers.gauss_tau, self.guess, self.lapse, tau, nu, ep.TOLERANCE,
+            answers.gauss_tau, self.guess, self.lapse, tau, nu, tolerance,
         )  # fmt: skip
         return float(log_Z), b, G, bool(ok)
 
@@ -440,16 +469,19 @@ def _no_gaps(answers: Answers) -> Array:
 def fit_theta(
     answers: Answers, prior: Hyperprior, guess: float, lapse: float, rho: float = 0.0
 ) -> Fitted:
-    """MAP hyperparameters; rho is the correlation between two ears, if there are two."""
+    """MAP hyperparameters; rho is the correlation between two ears, if there are two.
+
+    Ears that are taken apart cost little: the search for a correlation begins where theirs ended.
+    """
     centre, chol = prior.whitened(answers.places.shape[1])
     gaps = kernels.squared_gaps(answers.places, answers.places)
     n = answers.count
-    u = np.zeros(centre.size)
+    u, H = np.zeros(centre.size), np.eye(centre.size)
     tau, nu = np.zeros((1, n)), np.zeros((1, n))
     settled = True
-    if n > 0:
+    for step in (0.0, rho) if n > 0 and rho != 0.0 else (rho,) * (n > 0):
         settled = maximise(
-            u, np.eye(u.size), np.array([rho]), centre, chol, prior.slope_mean,
+            u, H, np.array([step]), centre, chol, prior.slope_mean,
             centre, NO_REFERENCE_B, NO_REFERENCE_G, _no_gaps(answers), gaps,
             answers.place, answers.intensity, answers.answer, answers.gauss_tau,
             guess, lapse, tau, nu,
