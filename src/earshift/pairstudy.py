@@ -6,6 +6,7 @@ same two references, then two screens of one ear each and one of both, under cha
 of one ear, and of ears drawn from the prior of change.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from earshift import shift
 from earshift.bothears import BothEarsExam, BothEarsScreen
@@ -65,8 +67,8 @@ class Pair:
         return any(abs(a[1] - b[1]) >= INTERAURAL_DB["unknown"] for a, b in levels)
 
 
-def pairs(path: Path, half: str, count: int, seed: int = 0) -> list[Pair]:
-    """Both ears of so many people, drawn from one half of them."""
+def all_pairs(path: Path, half: str) -> list[Pair]:
+    """Both ears of everybody in one half of the people of whom both were measured."""
     rows, frequencies = read_half(path, half, ears=True)
     known: dict[int, dict[str, Ear]] = {}
     for row in rows.iter_rows(named=True):
@@ -75,7 +77,12 @@ def pairs(path: Path, half: str, count: int, seed: int = 0) -> list[Pair]:
             raise ValueError(f"{path.name}: ear must be R or L, got {row['ear']!r}")
         levels = tuple((float(f), float(row[f])) for f in frequencies)
         known.setdefault(row["SEQN"], {})[side] = Ear(f"person {row['SEQN']} {side}", levels)
-    both = [Pair(ears["right"], ears["left"]) for ears in known.values() if len(ears) == 2]
+    return [Pair(ears["right"], ears["left"]) for ears in known.values() if len(ears) == 2]
+
+
+def pairs(path: Path, half: str, count: int, seed: int = 0) -> list[Pair]:
+    """Both ears of so many people, drawn from one half of them."""
+    both = all_pairs(path, half)
     if len(both) < count:
         raise ValueError(f"the {half} half of {path.name} has {len(both)} pairs, not {count}")
     chosen = np.random.default_rng((seed, 23)).permutation(len(both))[:count]
@@ -147,6 +154,52 @@ class PairExamCase:
                 found = {ear: together.thresholds(frequencies, ear=ear) for ear in EARS}
                 look(JOINT, number, found)
         return out
+
+
+# What could be saved at all --------------------------------------------------------------------
+
+
+def ideal_errors(cov: Array, reading_sd_db: float, tones: int) -> Array:
+    """RMS error after 0, 1 .. tones readings, each where it takes most of the variance away.
+
+    A Gaussian population of thresholds with this covariance, known to the observer, and readings
+    with independent noise: nobody who shares no more than covariances between ears does better.
+    """
+    out = [np.trace(cov)]
+    for _ in range(tones):
+        gains = (cov**2).sum(axis=1) / (np.diag(cov) + reading_sd_db**2)
+        k = int(gains.argmax())
+        cov = cov - np.outer(cov[k], cov[k]) / (cov[k, k] + reading_sd_db**2)
+        out.append(np.trace(cov))
+    return np.asarray(np.sqrt(np.array(out) / cov.shape[0]))
+
+
+def ideal_tones(known: Sequence[Pair], rms_db: float, tones: int) -> float:
+    """Tones with which an ideal observer of both ears is as good as one of either ear.
+
+    The noise of a reading is such that `tones` readings in two sittings leave `rms_db`.
+    """
+    levels = np.array(
+        [[t for ear in EARS for _, t in pair.ear(ear).thresholds_db_hl] for pair in known]
+    )
+    both = np.cov(levels.T)
+    one = both.shape[0] // 2
+    apart = (both[:one, :one] + both[one:, one:]) / 2.0
+    sd = brentq(lambda s: ideal_errors(apart, s, tones // 2)[-1] - rms_db, 0.1, 500.0)
+    together = ideal_errors(both, sd, tones)
+    return tones_to_reach(np.arange(tones + 1.0), together, rms_db)
+
+
+def tones_to_reach(tones: Array, rms_db: Array, wanted_db: float) -> float:
+    """Where a falling curve of errors first reaches an error, on a line between looks."""
+    below = np.flatnonzero(rms_db <= wanted_db)
+    if not below.size:
+        return math.inf
+    k = int(below[0])
+    if k == 0:
+        return float(tones[0])
+    share = (rms_db[k - 1] - wanted_db) / (rms_db[k - 1] - rms_db[k])
+    return float(tones[k - 1] + share * (tones[k] - tones[k - 1]))
 
 
 # Screening -------------------------------------------------------------------------------------

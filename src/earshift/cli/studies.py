@@ -292,6 +292,52 @@ def study_rules(
     _finish_study(write_rule_results(frames, half, command, out), out, as_json)
 
 
+@study.command("both")
+def study_both(
+    out: Out,
+    ears: Annotated[
+        Path, typer.Option(help="CSV of real ears: SEQN, ear (R or L), thresholds by frequency.")
+    ],
+    half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
+        "held-back"
+    ),
+    people: Annotated[int, typer.Option(min=2, help="People, both ears of each.")] = 150,
+    sensitivity: Annotated[
+        int, typer.Option(min=0, help="People screened under other beliefs about the ears' tie.")
+    ] = 40,
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Both ears in one sitting on real pairs of ears, beside two sittings of one ear each.
+
+    Threshold error against tones; verdicts and tones of screens by rule (osha-sts, niosh-15) when
+    both ears changed, one did, or neither; and what the screens' belief in a tie is worth.
+    """
+    from earshift import pairstudy
+    from earshift.pairresults import write_pair_results
+
+    try:
+        drawn = pairstudy.pairs(ears, half, max(people, sensitivity), seed)
+        parts = pairstudy.parts(drawn, people, sensitivity, seed)
+        known = pairstudy.all_pairs(ears, "tuning")
+    except (ValueError, OSError) as error:
+        raise fail(error) from None
+    except ImportError as error:
+        raise fail(f"{error}; studies need pip install 'earshift[study]'") from None
+    frames = {
+        name: _run_study(cases, out / name, jobs, cluster, as_json, name)
+        for name, cases in parts.items()
+        if cases
+    }
+    command = (
+        f"earshift study both --half {half} --people {people} --sensitivity {sensitivity} "
+        f"--seed {seed}"
+    )
+    _finish_study(write_pair_results(frames, known, half, command, out), out, as_json)
+
+
 audiograms = typer.Typer(
     help="Audiograms of a population.", no_args_is_help=True, rich_markup_mode=None
 )
