@@ -92,7 +92,7 @@ def fill(store: Store, people: int) -> float:
     ]
     start = time.perf_counter()
     for statement in statements:  # each in its own transaction: one log would hold all of it
-        with writing(store._engine) as connection:
+        with writing(store.engine) as connection:
             if connection.dialect.name == "postgresql":  # references hold by construction
                 connection.exec_driver_sql("SET LOCAL session_replication_role = replica")
             connection.exec_driver_sql(statement)

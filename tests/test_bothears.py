@@ -335,6 +335,7 @@ def test_a_screen_goes_on_after_the_trip_through_json(
     screen = es.Screen(both, ears="both", seed=9, alike_share=0.3, **question)
     run_both(screen, {"right": MILD, "left": WORSE}, tones=4)
     screen.tell_catch(False)
+    screen.tell_press()
     again = through_json(screen, es.Screen)
     assert again.to_dict() == screen.to_dict()
     assert again.ask() == screen.ask()
@@ -345,6 +346,17 @@ def test_the_seed_and_the_trials_decide_the_next_tone(both: bothears.BothEarsExa
     first, second = (es.Exam.clinical(ears="both", seed=11) for _ in range(2))
     ears = {"right": MILD, "left": WORSE}
     assert run_both(first, ears, 12).trials == run_both(second, ears, 12).trials
+
+
+def test_a_fork_goes_its_own_way(references: dict[str, es.Exam]) -> None:
+    screen = es.Screen(references, ears="both", rule="osha-sts", seed=1)
+    run_both(screen, {"right": MILD, "left": MILD}, 2)
+    before = screen.p_changed("left")
+    fork = screen.fork()
+    for f in (2000.0, 3000.0, 4000.0):
+        fork.tell(es.Tone(f, 70.0, "right"), False)
+    assert screen.p_changed("left") == before < fork.p_changed("left")
+    assert len(screen.trials) == 2
 
 
 def test_both_ears_are_asked(both: bothears.BothEarsExam) -> None:

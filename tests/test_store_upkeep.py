@@ -174,11 +174,11 @@ def test_a_server_that_is_not_there_gives_a_clear_message(tmp_path: Path) -> Non
 def test_every_connection_writes_through_to_the_disk(store: Store) -> None:
     needed = (
         {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}
-        if store._engine.dialect.name == "sqlite"
+        if store.engine.dialect.name == "sqlite"
         else {"synchronous_commit": "on", "fsync": "on"}
     )
-    ask = "PRAGMA" if store._engine.dialect.name == "sqlite" else "SHOW"
-    with writing(store._engine) as one, reading(store._engine) as two:
+    ask = "PRAGMA" if store.engine.dialect.name == "sqlite" else "SHOW"
+    with writing(store.engine) as one, reading(store.engine) as two:
         for connection in (one, two):
             found = {
                 name: connection.exec_driver_sql(f"{ask} {name}").scalar_one() for name in needed
@@ -194,7 +194,7 @@ def test_a_database_that_commits_lazily_is_told_not_to(
     for lazy, ours in (("off", "on"), ("remote_apply", "remote_apply")):
         with raw(url) as connection:
             connection.execute(f"ALTER DATABASE {name} SET synchronous_commit = {lazy}")
-        with Store.open(url) as store, reading(store._engine) as connection:
+        with Store.open(url) as store, reading(store.engine) as connection:
             assert connection.exec_driver_sql("SHOW synchronous_commit").scalar_one() == ours
 
 
@@ -619,7 +619,7 @@ def test_the_migrations_make_the_tables_that_the_code_expects(store: Store) -> N
     from alembic.script import ScriptDirectory
 
     assert ScriptDirectory(str(database.MIGRATIONS)).get_current_head() == tables.SCHEMA
-    with store._engine.connect() as connection:
+    with store.engine.connect() as connection:
         context = MigrationContext.configure(
             connection, opts={"version_table": tables.VERSION_TABLE, "compare_type": True}
         )
@@ -631,8 +631,8 @@ NEXT_SCHEMA = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0002"
-down_revision = "0001"
+revision = "0003"
+down_revision = "0002"
 
 
 def upgrade() -> None:
@@ -646,15 +646,15 @@ def next_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that this version has one schema more; the file of its migration."""
     folder = tmp_path / "migrations"
     shutil.copytree(database.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "versions" / "schema_0002.py"
+    file = folder / "versions" / "schema_0003.py"
     file.write_text(NEXT_SCHEMA.format(then=""))
     monkeypatch.setattr(database, "MIGRATIONS", folder)
     return file
 
 
 def pretend_newer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "SCHEMA", "0002")
-    monkeypatch.setattr(tables, "SCHEMA", "0002")
+    monkeypatch.setattr(database, "SCHEMA", "0003")
+    monkeypatch.setattr(tables, "SCHEMA", "0003")
 
 
 def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
@@ -675,7 +675,7 @@ def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
     if "://" in database:
         assert copy is None
     else:
-        assert copy == Path(f"{database}.schema-0001")
+        assert copy == Path(f"{database}.schema-0002")
         with sqlite3.connect(copy) as connection:
             kept = connection.execute("SELECT name FROM identities").fetchall()
         connection.close()

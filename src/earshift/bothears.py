@@ -252,8 +252,10 @@ class BothEarsExam(Exam):
             return super()._choose()
         # One sequence for both ears in turn, so that what one leaves out the other fills.
         ear = EARS[count % 2]
-        tone = halton_tone(self.seed, count, self.domain, self._playable_in(ear))
-        return replace(tone, ear=ear)
+        mask = self._playable_in(ear)
+        if not mask.any():
+            return super()._choose()
+        return replace(halton_tone(self.seed, count, self.domain, mask), ear=ear)
 
     @property
     def cross_heard(self) -> tuple[Trial, ...]:
@@ -407,8 +409,7 @@ class BothEarsScreen(Sitting):
                 limits=limits,
             )
             domain = self._screens[ear].domain  # one domain for both
-        for ear, screen in self._screens.items():
-            screen.partner, screen.alike_share = self._screens[other_ear(ear)], self.alike_share
+        self._tie()
         right = self._screens["right"]
         super().__init__(
             seed=seed,
@@ -419,6 +420,17 @@ class BothEarsScreen(Sitting):
             transducer=transducer,
         )
         self._catches: tuple[bool, ...] = ()
+        self._presses = 0
+
+    def _tie(self) -> None:
+        for ear, screen in self._screens.items():
+            screen.partner, screen.alike_share = self._screens[other_ear(ear)], self.alike_share
+
+    def fork(self) -> Self:
+        other = super().fork()
+        other._screens = {ear: screen.fork() for ear, screen in self._screens.items()}
+        other._tie()
+        return other
 
     def tell(self, tone: Tone | Stimulus, heard: object) -> None:
         self._screens[ear_of(tone)].tell(tone, heard)
@@ -429,6 +441,12 @@ class BothEarsScreen(Sitting):
         for screen in self._screens.values():
             screen.tell_catch(heard)
         self._catches = (*self._catches, as_heard(heard))
+
+    def tell_press(self) -> None:
+        """Take note of a press of the button when nothing was to be answered."""
+        for screen in self._screens.values():
+            screen.tell_press()
+        self._presses += 1
 
     def p_changed(self, ear: str) -> float:
         """Posterior probability that this ear changed; under a rule, that it is met."""
@@ -515,7 +533,7 @@ class BothEarsScreen(Sitting):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "catches": list(self._catches)}
+        return {**super().to_dict(), "catches": list(self._catches), "presses": self._presses}
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
@@ -528,6 +546,8 @@ class BothEarsScreen(Sitting):
         screen = super().from_dict(data)
         for heard in stored_catches(data):
             screen.tell_catch(heard)
+        for _ in range(whole(data.get("presses", 0), "presses", 0)):
+            screen.tell_press()
         return screen
 
 

@@ -5,6 +5,7 @@ earlier one, and chance comes from (seed, number of trials) alone. So asking twi
 tone, and an exam read back from a file asks what the unbroken one would have asked.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Self, cast
@@ -38,6 +39,7 @@ Array = NDArray[np.float64]
 
 SCHEMA = 1  # of to_dict
 SAMPLES = 4000  # for thresholds and shifts
+FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
 UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
 AUDIOMETRIC_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
 
@@ -69,6 +71,7 @@ class Sitting:
         allowed(limits, self.domain, ())  # refuses limits that leave nothing to play
         self.other_ear, self.transducer = other_ear, transducer
         self._own_ear_only = own_ear_only(self.domain, other_ear, transducer)
+        self._reference_levels: Array | None = None  # this ear's earlier thresholds, by place
         self._trials: tuple[Trial, ...] = ()
         self._next: tuple[int, Tone] | None = None
 
@@ -91,13 +94,18 @@ class Sitting:
             self._next = (count, self._choose())
         return self._next[1]
 
+    def fork(self) -> Self:
+        """Another one with the same trials; what either is told is no concern of the other's."""
+        return copy.copy(self)
+
     def scores(self) -> Array:
         """Score of every candidate (places x levels of the domain) by the strategy, now."""
         raise NotImplementedError
 
     def _playable(self) -> NDArray[np.bool_]:
         """Which candidates may be played now; never one that the other ear might hear."""
-        return allowed(self.limits, self.domain, self._trials) & self._own_ear_only
+        mask = allowed(self.limits, self.domain, self._trials, self._reference_levels)
+        return mask & self._own_ear_only
 
     def _choose(self) -> Tone:
         mask = self._playable()
@@ -420,6 +428,7 @@ class Verdict:
                 "changed": "Hearing has changed from the reference",
                 "unchanged": "No change from the reference",
                 "inconclusive": "Not decided",
+                "not determinable": "Whether hearing has changed is not determinable",
             }[self.decision]
             what = "probability of change"
         else:
@@ -522,9 +531,12 @@ class Screen(Sitting):
         if self.reference_field.slope_mean > 0:
             prior = hyperprior(sloped=True)
         self._prior = prior
+        if self.limits is not None and self.domain.of_tones:
+            self._reference_levels = self._find_reference_levels(reference)
         self._obstacles: dict[float, str] = {}
         self._question: ModelQuestion | ShiftModel
         if self.rule is None:
+            self._obstacles = self._find_unreachable()
             self._question = ModelQuestion(self.reference_field, self.protocol, prior)
         else:
             if not self.domain.of_tones:
@@ -536,24 +548,75 @@ class Screen(Sitting):
             )  # fmt: skip
         self._states: list[ModelState | ShiftState] = []
         self._catches: tuple[bool, ...] = ()
+        self._presses = 0
+
+    def _thresholds_before(self, places: Array) -> Array:
+        """The reference's thresholds at these places, in the unit of the domain's levels."""
+        mean, _ = self.reference_field.latent(places)
+        axis = self.domain.intensity
+        return axis.origin - axis.scale * mean[1:] / max(float(mean[0]), SMALLEST_SLOPE)
+
+    def _find_reference_levels(self, reference: Reference) -> Array | None:
+        """This ear's earlier thresholds at all places; nan beyond the measured frequencies."""
+        if isinstance(reference, Norm):
+            return None  # other people's
+        levels = self._thresholds_before(self.domain.places)
+        if isinstance(reference, Audiogram):
+            measured = [*reference.thresholds_db_hl, *reference.no_response_db_hl]
+            frequencies = np.array(self.domain.smooth[0].values)
+            levels[(frequencies < min(measured)) | (frequencies > max(measured))] = np.nan
+        return levels
+
+    def _range_at(self, frequencies: Array) -> tuple[Array, Array]:
+        """The softest and loudest level that may ever be played at these frequencies."""
+        axis = self.domain.intensity
+        softest = np.full(frequencies.size, axis.values[0])
+        loudest = np.full(frequencies.size, axis.values[-1])
+        if self.limits is not None:
+            low, high = self.limits.range_at(self.domain)
+            nearest = [
+                int(np.abs(np.log2(np.array(self.domain.smooth[0].values) / f)).argmin())
+                for f in frequencies
+            ]
+            softest, loudest = np.maximum(softest, low[nearest]), np.minimum(loudest, high[nearest])
+        return softest, loudest
+
+    def _find_unreachable(self) -> dict[float, str]:
+        """Frequencies at which the limits let nothing be heard even by an unchanged ear."""
+        if self._reference_levels is None or self.limits is None:
+            return {}
+        _, loudest = self.limits.range_at(self.domain)
+        unit = self.domain.intensity.unit
+        return {
+            f: f"the reference lies above the loudest tone, {top:g} {unit}"
+            if np.isfinite(top)
+            else "the device does not play it"
+            for f, level, top in zip(
+                self.domain.smooth[0].values, self._reference_levels, loudest, strict=True
+            )
+            if level > top
+        }
 
     def _find_obstacles(self, reference: Reference, rule: Rule) -> dict[float, str]:
         """The rule's frequencies at which nothing can be said, and why."""
         found: dict[float, str] = {}
         known = _measured(reference)
-        mean, _ = self.reference_field.latent(self._frequencies(rule.frequencies_hz)[1])
-        axis = self.domain.intensity
-        top = axis.values[-1]
-        if self.limits is not None:
-            top = min(top, self.limits.cap_db_hl)
-        for k, f in enumerate(rule.frequencies_hz):
+        frequencies, places = self._frequencies(rule.frequencies_hz)
+        levels = self._thresholds_before(places)
+        unit = self.domain.intensity.unit
+        for f, level, softest, top in zip(
+            rule.frequencies_hz, levels, *self._range_at(frequencies), strict=True
+        ):
             needed = max(c.at_least_db for c in rule.criteria if f in c.frequencies_hz)
-            level = axis.from_model(-float(mean[1 + k]) / max(float(mean[0]), SMALLEST_SLOPE))
             crossing = crossing_level(self.other_ear, self.transducer, f)
             if known is not None and f not in known:
                 found[f] = "the reference has no threshold there"
+            elif not softest <= top:
+                found[f] = "the device does not play it"
             elif level + needed > top:
-                found[f] = f"a shift of {needed:g} dB would need tones above {top:g} dB HL"
+                found[f] = f"a shift of {needed:g} dB would need tones above {top:g} {unit}"
+            elif level + needed < softest:
+                found[f] = f"the device plays nothing softer than {softest:g} {unit}"
             elif level + needed >= crossing:
                 found[f] = "the other ear might hear the tones"
         return found
@@ -561,6 +624,15 @@ class Screen(Sitting):
     def tell_catch(self, heard: object) -> None:
         """Take the answer to a silent trial: it says how reliable the others are."""
         self._catches = (*self._catches, as_heard(heard))
+
+    def tell_press(self) -> None:
+        """Take note of a press of the button when nothing was to be answered."""
+        self._presses += 1
+
+    def fork(self) -> Self:
+        other = super().fork()
+        other._states = list(self._states)
+        return other
 
     @property
     def state(self) -> "ModelState | ShiftState":
@@ -593,11 +665,16 @@ class Screen(Sitting):
     def decision(self) -> str:
         """changed, unchanged, inconclusive or not determinable, by the evidence now.
 
-        Somebody who reports silence is not cleared by the tones they reported.
+        Somebody who reports silence is not cleared by the tones they reported, and nobody is
+        cleared at frequencies where the limits let nothing be heard.
         """
         decision = self.state.decision
-        poor = decision == "unchanged" and self.reliability == "poor"
-        return "inconclusive" if poor else decision
+        if decision != "unchanged":
+            return decision
+        if self.reliability == "poor":
+            return "inconclusive"
+        # Under a rule the question itself leaves such frequencies out.
+        return "not determinable" if self.rule is None and self._obstacles else decision
 
     @property
     def done(self) -> bool:
@@ -653,18 +730,20 @@ class Screen(Sitting):
                 f"{sum(self._catches)} of {len(self._catches)} silent trials were reported as "
                 f"heard: reliability {self.reliability}."
             )
+        if self._presses >= FAIR_PRESSES:
+            notes.append(f"The button was pressed {self._presses} times when nothing was played.")
         loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self._trials), default=0.0)
         if self.other_ear is None and loudest >= UNCHECKED_DB_HL:
             notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
-        if self.rule is None or not isinstance(state, ShiftState):
-            return tuple(notes)
-        if state.decision == "changed" and self.rule.confirm_by_retest:
-            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
         reasons: dict[str, list[str]] = {}
         for f, reason in self._obstacles.items():
             reasons.setdefault(reason, []).append(f"{f:g}")
         for reason, where in reasons.items():
             notes.append(f"Not determinable at {', '.join(where)} Hz: {reason}.")
+        if self.rule is None or not isinstance(state, ShiftState):
+            return tuple(notes)
+        if state.decision == "changed" and self.rule.confirm_by_retest:
+            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
         common = state.common_shift_db
         if common is not None:
             notes.append(
@@ -677,13 +756,17 @@ class Screen(Sitting):
     def reliability(self) -> str:
         """Poor when all silent trials were "heard", or two or more and over a third of them.
 
-        Fair when any was, or when the numerical fit did not settle.
+        Poor, too, when the button was pressed between the tones more often than every other time.
+        Fair when any silent trial was "heard", at some presses, or when the fit did not settle.
         """
         alarms, trials = sum(self._catches), len(self._catches)
         if alarms and (alarms == trials or (alarms >= 2 and alarms > trials / 3)):
             return "poor"
+        presented = len(self._trials) + trials
+        if self._presses >= POOR_PRESSES and self._presses > presented / 2:
+            return "poor"
         settled = self.reference_field.converged and self.state.converged
-        return "fair" if alarms or not settled else "good"
+        return "fair" if alarms or self._presses >= FAIR_PRESSES or not settled else "good"
 
     def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
         """The ear's thresholds now, changed and unchanged weighed by their probability."""
@@ -738,7 +821,7 @@ class Screen(Sitting):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "catches": list(self._catches)}
+        return {**super().to_dict(), "catches": list(self._catches), "presses": self._presses}
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
@@ -755,6 +838,7 @@ class Screen(Sitting):
         screen = super().from_dict(data)
         for heard in stored_catches(data):
             screen.tell_catch(heard)
+        screen._presses = whole(data.get("presses", 0), "presses", 0)
         return screen
 
 

@@ -34,13 +34,18 @@ class Person:
 
 @dataclass(frozen=True)
 class Device:
-    """An audiometer or a sound card with its transducer; one calibrated unit."""
+    """An audiometer or a sound card with its transducer; one calibrated unit.
+
+    A device that plays through a browser has a `fingerprint`: browser, system, sample rate,
+    earphones, connection, volume. Another fingerprint is another device.
+    """
 
     id: int
     name: str
     transducer: str = "unknown"  # one of TRANSDUCERS
     model: str = ""
     serial: str = ""
+    fingerprint: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,7 @@ class ExamRecord:
     reference_exam_id: int | None = None
     measured_at: datetime | None = None  # of an imported audiogram: when it was taken
     source: str = ""  # of an imported audiogram: file, system, method
+    delivery: dict[str, Any] = field(default_factory=dict)  # how it was given: see visit.Delivery
 
 
 @dataclass(frozen=True)
@@ -110,6 +116,31 @@ class TrialRecord:
     voided_at: datetime | None = None
     voided_by: str | None = None
     void_reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Press:
+    """A press of the button outside every response window: an answer to silence."""
+
+    id: int
+    exam_id: int
+    number: int  # of the presentation it came in or before
+    at: datetime
+    author: str
+    after_onset_ms: float | None = None  # none before the first tone
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The exam that an ear is compared with from then on, and who chose it and why."""
+
+    id: int
+    person_id: int
+    ear: str  # one of EARS
+    exam_id: int
+    at: datetime
+    author: str
+    reason: str
 
 
 @dataclass(frozen=True)

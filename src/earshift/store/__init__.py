@@ -22,12 +22,14 @@ from earshift.records import (
     TRIAL_KINDS,
     VISIT_MODES,
     AuditEntry,
+    Baseline,
     Calibration,
     Device,
     ExamRecord,
     ImportedAudiogram,
     Note,
     Person,
+    Press,
     ResultRecord,
     TrialRecord,
     Visit,
@@ -68,7 +70,7 @@ class Store:
 
     def __init__(self, place: Path | URL) -> None:
         self._place = place
-        self._engine = open_database(place)
+        self.engine = open_database(place)
 
     @classmethod
     def open(cls, where: str | Path | None = None) -> "Store":
@@ -94,7 +96,7 @@ class Store:
 
     def check(self) -> list[str]:
         """What is wrong with the store, in words; nothing when all is well."""
-        return upkeep.check(self._engine)
+        return upkeep.check(self.engine)
 
     def describe(self) -> str:
         """Where the store is, without a password."""
@@ -104,7 +106,7 @@ class Store:
         return f"Store({self.describe()})"
 
     def close(self) -> None:
-        self._engine.dispose()
+        self.engine.dispose()
 
     def __enter__(self) -> Self:
         return self
@@ -126,12 +128,12 @@ class Store:
         """A new person. Everything may be missing; a code must not be another person's."""
         identity = rows.as_identity(code=code, name=name, birth_date=birth_date, sex=sex)
         author = rows.text(author, "author")
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             return rows.add_person(connection, identity, author)
 
     def person(self, person_id: int) -> Person:
         """The person as known now."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return rows.person_of(connection, person_id)
 
     def people(self, *, after: int = 0, limit: int = 50, search: str | None = None) -> list[Person]:
@@ -141,12 +143,12 @@ class Store:
             part = rows.text(search, "search").casefold()
             query = query.where(t.identities.c.found_by.contains(part, autoescape=True))
         query = query.order_by(t.people.c.id).limit(whole(limit, "limit", 1))
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return rows.to_records(Person, connection.execute(query))
 
     def person_by_code(self, code: str) -> Person | None:
         """The person who has this code now, if anybody has."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return rows.person_by_code(connection, rows.text(code, "code"))
 
     def correct_person(self, person_id: int, *, author: str, reason: str, **changes: Any) -> Person:
@@ -161,7 +163,7 @@ class Store:
                 f"got {', '.join(changes) or 'nothing'}"
             )
         author, reason = rows.text(author, "author"), rows.text(reason, "reason")
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             now = rows.living_person(connection, person_id)
             identity = rows.as_identity(
                 **{name: getattr(now, name) for name in rows.IDENTITY} | changes
@@ -177,7 +179,7 @@ class Store:
         and goes only with them. Backups made before still hold everything.
         """
         author, reason = rows.text(author, "author"), rows.text(reason, "reason")
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             rows.living_person(connection, person_id)
             # The tombstone is the permit that the triggers ask for, and it writes the audit row.
             connection.execute(
@@ -194,7 +196,7 @@ class Store:
             if delete_trials:
                 rows.delete_visits(connection, person_id)
             erased = rows.person_of(connection, person_id)
-        upkeep.forget(self._engine)
+        upkeep.forget(self.engine)
         return erased
 
     # Devices
@@ -207,6 +209,7 @@ class Store:
         transducer: str = "unknown",
         model: str = "",
         serial: str = "",
+        fingerprint: Mapping[str, Any] | None = None,
     ) -> Device:
         """A new audiometer or sound card with its transducer."""
         values = {
@@ -214,18 +217,19 @@ class Store:
             "transducer": rows.one_of(transducer, TRANSDUCERS, "transducer"),
             "model": rows.text(model, "model", blank=True),
             "serial": rows.text(serial, "serial", blank=True),
+            "fingerprint": rows.plain(fingerprint or {}, "fingerprint"),
         }
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             return rows.to_record(
                 Device, rows.add_row(connection, t.devices, values, rows.text(author, "author"))
             )
 
     def device(self, device_id: int) -> Device:
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return rows.to_record(Device, rows.row_of(connection, t.devices, device_id, "device"))
 
     def devices(self) -> list[Device]:
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             found = connection.execute(select(t.devices).order_by(t.devices.c.id))
             return rows.to_records(Device, found)
 
@@ -254,7 +258,7 @@ class Store:
             "table": rows.plain(table or {}, "table"),
         }
         author = rows.text(author, "author")
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             values["device_id"] = rows.row_of(connection, t.devices, device_id, "device").id
             return rows.to_record(
                 Calibration, rows.add_row(connection, t.calibrations, values, author)
@@ -262,7 +266,7 @@ class Store:
 
     def calibrations(self, device_id: int) -> list[Calibration]:
         """All calibrations of a device, oldest first."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             rows.row_of(connection, t.devices, device_id, "device")
             return rows.calibrations_of(connection, [device_id])
 
@@ -298,14 +302,14 @@ class Store:
             "checklist": rows.plain(checklist or {}, "checklist"),
             "device_id": device_id,
         }
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             if device_id is not None:
                 rows.row_of(connection, t.devices, device_id, "device")
             values["person_id"] = rows.living_person(connection, person_id).id
             return rows.to_record(Visit, rows.add_row(connection, t.visits, values, author))
 
     def visit(self, visit_id: int) -> Visit:
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return rows.to_record(Visit, rows.row_of(connection, t.visits, visit_id, "visit"))
 
     def visits(self, person_id: int) -> list[Visit]:
@@ -315,12 +319,12 @@ class Store:
             .where(t.visits.c.person_id == rows.as_id(person_id, "person"))
             .order_by(t.visits.c.started_at, t.visits.c.id)
         )
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             found = rows.to_records(Visit, connection.execute(query))
             return found or rows.nothing_of(connection, person_id)
 
     def count_visits(self) -> int:
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return connection.execute(select(func.count()).select_from(t.visits)).scalar_one()
 
     # Exams
@@ -337,6 +341,7 @@ class Store:
         reference_exam_id: int | None = None,
         measured_at: datetime | None = None,
         source: str = "",
+        delivery: Mapping[str, Any] | None = None,
     ) -> ExamRecord:
         """A new exam of one ear, open; an audiogram has no trials and is done at once."""
         author = rows.text(author, "author")
@@ -348,8 +353,9 @@ class Store:
             "reference_exam_id": reference_exam_id,
             "measured_at": None if measured_at is None else rows.moment(measured_at, "measured_at"),
             "source": rows.text(source, "source", blank=True),
+            "delivery": rows.plain(delivery or {}, "delivery"),
         }
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             visit = rows.row_of(connection, t.visits, visit_id, "visit")
             rows.living_person(connection, visit.person_id)
             values["visit_id"] = visit.id
@@ -359,7 +365,7 @@ class Store:
 
     def exam(self, exam_id: int) -> ExamRecord:
         """The exam with its newest state."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return rows.exam_of(connection, exam_id)
 
     def exams(
@@ -383,7 +389,7 @@ class Store:
             query = query.where(t.exams.c.ear == rows.one_of(ear, EARS, "ear"))
         if state is not None:
             query = query.where(rows.newest_state() == rows.one_of(state, EXAM_STATES, "state"))
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             found = rows.to_records(ExamRecord, connection.execute(query))
             return found or rows.nothing_of(connection, person_id)
 
@@ -399,7 +405,7 @@ class Store:
         """A new state of an exam. Another engine's version than before is recorded with it."""
         author, reason = rows.text(author, "author"), rows.text(reason, "reason", blank=True)
         state = rows.one_of(state, EXAM_STATES, "state")
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             exam = rows.exam_to_extend(connection, exam_id)
             if exam.kind == "audiogram":
                 raise StoreError(f"exam {exam_id} is an audiogram: it is done and stays so")
@@ -435,11 +441,13 @@ class Store:
         reaction_ms: float | None = None,
         at: datetime | None = None,
         number: int | None = None,
+        void_reason: str | None = None,
     ) -> TrialRecord:
         """One presentation and its answer, on the disk when this returns.
 
         Give the `number` you expect it to get, and a second program that answers the same exam is
-        found out instead of mixed in.
+        found out instead of mixed in. A presentation that was broken off is stored with
+        `void_reason`: it is void from the start.
         """
         author = rows.text(author, "author")
         values: dict[str, Any] = {
@@ -460,7 +468,7 @@ class Store:
             raise StoreError(f"a {kind} trial needs the levels asked and played, got {levels}")
         if reaction_ms is not None and reaction_ms < 0:
             raise StoreError(f"reaction_ms must not be negative, got {reaction_ms!r}")
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             exam = rows.exam_to_extend(connection, exam_id)
             if exam.state != "open":
                 raise StoreError(
@@ -476,29 +484,113 @@ class Store:
                 )
             values |= {"exam_id": exam_id, "number": following}
             new = rows.add_only(connection, t.trials, values, author)
+            if void_reason is not None:
+                return rows.void(connection, new, author, rows.text(void_reason, "reason"))
         return TrialRecord(id=new, **values)
 
     def void_trial(self, trial_id: int, *, author: str, reason: str) -> TrialRecord:
         """Take a trial back: it stays, flagged, and counts for nothing."""
         author, reason = rows.text(author, "author"), rows.text(reason, "reason")
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             trial = rows.row_of(connection, t.trials, trial_id, "trial")
             rows.exam_to_extend(connection, trial.exam_id)
             if connection.execute(
                 select(t.voids.c.id).where(t.voids.c.trial_id == trial_id)
             ).first():
                 raise StoreError(f"trial {trial_id} is void already")
-            values = {"trial_id": trial_id, "at": rows.now(), "author": author, "reason": reason}
-            connection.execute(insert(t.voids).values(values))
-            rows.add_audit(connection, author, "void", f"trials:{trial_id}", reason, {})
-            row = connection.execute(rows.trials_query().where(t.trials.c.id == trial_id)).one()
-            return rows.to_record(TrialRecord, row)
+            return rows.void(connection, trial_id, author, reason)
 
     def trials(self, exam_id: int) -> tuple[TrialRecord, ...]:
         """All trials of an exam in order, voided ones flagged."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             rows.row_of(connection, t.exams, exam_id, "exam")
             return rows.trials_of(connection, [exam_id]).get(exam_id, ())
+
+    def add_press(
+        self, exam_id: int, *, author: str, number: int, after_onset_ms: float | None = None
+    ) -> Press:
+        """A press of the button when nothing was to be heard."""
+        author = rows.text(author, "author")
+        values = {
+            "exam_id": exam_id,
+            "number": whole(number, "number", 1),
+            "after_onset_ms": rows.maybe(after_onset_ms, "after_onset_ms"),
+            "at": rows.now(),
+            "author": author,
+        }
+        with writing(self.engine) as connection:
+            rows.exam_to_extend(connection, exam_id)
+            new = rows.add_row(connection, t.presses, values, author)
+            return rows.to_record(Press, new)
+
+    def presses(self, exam_id: int) -> list[Press]:
+        """All presses of an exam outside its response windows, in order."""
+        query = select(t.presses).where(t.presses.c.exam_id == rows.as_id(exam_id, "exam"))
+        with reading(self.engine) as connection:
+            return rows.to_records(Press, connection.execute(query.order_by(t.presses.c.id)))
+
+    # Baselines
+
+    def set_baseline(
+        self, person_id: int, ear: str, exam_id: int, *, author: str, reason: str
+    ) -> Baseline:
+        """From now on this ear is compared with this exam. Earlier baselines stay as history."""
+        author, reason = rows.text(author, "author"), rows.text(reason, "reason")
+        values = {
+            "person_id": rows.as_id(person_id, "person"),
+            "ear": rows.one_of(ear, EARS, "ear"),
+            "exam_id": rows.as_id(exam_id, "exam"),
+            "at": rows.now(),
+            "author": author,
+            "reason": reason,
+        }
+        with writing(self.engine) as connection:
+            rows.living_person(connection, person_id)
+            rows.check_reference(connection, exam_id, person_id, ear)
+            new = rows.add_row(connection, t.baselines, values, author, reason)
+            return rows.to_record(Baseline, new)
+
+    def baselines(self, person_id: int) -> list[Baseline]:
+        """All baselines that were ever chosen for a person's ears, oldest first."""
+        query = select(t.baselines).where(
+            t.baselines.c.person_id == rows.as_id(person_id, "person")
+        )
+        with reading(self.engine) as connection:
+            found = rows.to_records(Baseline, connection.execute(query.order_by(t.baselines.c.id)))
+            return found or rows.nothing_of(connection, person_id)
+
+    def baseline(self, person_id: int, ear: str) -> Baseline | None:
+        """The baseline chosen last for this ear, if any was."""
+        rows.one_of(ear, EARS, "ear")
+        return next((b for b in reversed(self.baselines(person_id)) if b.ear == ear), None)
+
+    # Ids for addresses
+
+    def handles(self, kind: str, row_ids: Iterable[int]) -> dict[int, str]:
+        """Random ids for rows of `kind` (people, visits, exams, devices), the same ever after."""
+        wanted = list(dict.fromkeys(row_ids))
+        with reading(self.engine) as connection:
+            found = rows.handles_of(connection, kind, wanted)
+        missing = [row_id for row_id in wanted if row_id not in found]
+        if missing:
+            with writing(self.engine) as connection:
+                rows.add_handles(connection, kind, missing)
+                found |= rows.handles_of(connection, kind, missing)
+        return found
+
+    def handle(self, kind: str, row_id: int) -> str:
+        return self.handles(kind, [row_id])[row_id]
+
+    def behind(self, kind: str, handle: str) -> int:
+        """The id of the row with this handle; a StoreError if there is none."""
+        query = select(t.handles.c.row_id).where(
+            t.handles.c.kind == kind, t.handles.c.handle == rows.text(handle, "id")
+        )
+        with reading(self.engine) as connection:
+            found = connection.execute(query).scalar_one_or_none()
+        if found is None:
+            raise StoreError(f"there is no such row of {kind}")
+        return int(found)
 
     # Results
 
@@ -521,7 +613,7 @@ class Store:
             "engine_version": rows.text(engine_version, "engine_version"),
             "exam_id": exam_id,
         }
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             rows.exam_to_extend(connection, exam_id)
             live = rows.live_trials(rows.trials_of(connection, [exam_id]).get(exam_id, ()))
             values["trial_numbers"] = [trial.number for trial in live]
@@ -530,7 +622,7 @@ class Store:
 
     def results(self, exam_id: int) -> list[ResultRecord]:
         """All results of an exam as they were shown, newest last."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             rows.row_of(connection, t.exams, exam_id, "exam")
             return list(rows.results_of(connection, [exam_id]).get(exam_id, ()))
 
@@ -555,7 +647,7 @@ class Store:
             "author": author,
             "text": rows.text(text, "text"),
         }
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             rows.living_person(connection, person_id)
             if exam_id is not None:
                 exam = rows.row_of(connection, t.exams, exam_id, "exam")
@@ -575,9 +667,16 @@ class Store:
             .where(t.notes.c.person_id == rows.as_id(person_id, "person"))
             .order_by(t.notes.c.id)
         )
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             found = rows.to_records(Note, connection.execute(query))
             return found or rows.nothing_of(connection, person_id)
+
+    def add_audit(
+        self, *, author: str, action: str, subject: str, details: Mapping[str, Any] | None = None
+    ) -> None:
+        """A line in the audit for what changes no row: who looked at what, who logged in."""
+        with writing(self.engine) as connection:
+            rows.add_audit(connection, rows.text(author, "author"), action, subject, "", details)
 
     def audit(
         self, *, after: int = 0, limit: int = 100, subject: str | None = None
@@ -587,21 +686,21 @@ class Store:
         if subject is not None:
             query = query.where(t.audit.c.subject == subject)
         query = query.order_by(t.audit.c.id).limit(whole(limit, "limit", 1))
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             return rows.to_records(AuditEntry, connection.execute(query))
 
     # Whole visits
 
     def visit_bundle(self, visit_id: int) -> VisitBundle:
         """A visit with all that belongs to it, of one moment."""
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             visit = rows.to_record(Visit, rows.row_of(connection, t.visits, visit_id, "visit"))
             return rows.bundles_of(connection, [visit])[0]
 
     def iter_visit_bundles(self, person_id: int | None = None) -> Iterator[VisitBundle]:
         """All visits, or one person's, by id: all of one moment, a few in memory at a time."""
         query = select(t.visits).order_by(t.visits.c.id).limit(BATCH)
-        with reading(self._engine) as connection:
+        with reading(self.engine) as connection:
             if person_id is not None:
                 rows.person_of(connection, person_id)
                 query = query.where(t.visits.c.person_id == rows.as_id(person_id, "person"))
@@ -625,7 +724,7 @@ class Store:
         added: list[ExamRecord] = []
         known: list[ExamRecord] = []
         visits: dict[tuple[int, datetime | None], int] = {}
-        with writing(self._engine) as connection:
+        with writing(self.engine) as connection:
             for place, item in enumerate(items, start=1):
                 if not isinstance(item, ImportedAudiogram):
                     raise StoreError(f"item {place} is not an ImportedAudiogram, got {item!r}")

@@ -5,6 +5,7 @@ All functions here work inside a transaction that `Store` has begun.
 
 import hashlib
 import json
+import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from datetime import UTC, date, datetime
@@ -31,6 +32,7 @@ from earshift import __version__
 from earshift.records import (
     EARS,
     AuditEntry,
+    Baseline,
     Calibration,
     Device,
     ExamBundle,
@@ -38,6 +40,7 @@ from earshift.records import (
     ImportedAudiogram,
     Note,
     Person,
+    Press,
     ResultRecord,
     TrialRecord,
     Visit,
@@ -52,11 +55,13 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
     kind: tuple(field.name for field in fields(kind))
     for kind in (
         AuditEntry,
+        Baseline,
         Calibration,
         Device,
         ExamRecord,
         Note,
         Person,
+        Press,
         ResultRecord,
         TrialRecord,
         Visit,
@@ -355,12 +360,41 @@ def delete_visits(connection: Connection, person_id: int) -> None:
     exams = select(t.exams.c.id).where(t.exams.c.visit_id.in_(visits))
     trials = select(t.trials.c.id).where(t.trials.c.exam_id.in_(exams))
     connection.execute(delete(t.voids).where(t.voids.c.trial_id.in_(trials)))
-    for table in (t.results, t.trials, t.exam_states):
+    connection.execute(delete(t.baselines).where(t.baselines.c.person_id == person_id))
+    for table in (t.presses, t.results, t.trials, t.exam_states):
         connection.execute(delete(table).where(table.c.exam_id.in_(exams)))
     # A screen goes before the exam it refers to, which is always an older row.
     for exam_id in connection.execute(exams.order_by(t.exams.c.id.desc())).scalars().all():
         connection.execute(delete(t.exams).where(t.exams.c.id == exam_id))
     connection.execute(delete(t.visits).where(t.visits.c.person_id == person_id))
+
+
+# Ids for addresses
+
+
+def handles_of(connection: Connection, kind: str, row_ids: Sequence[int]) -> dict[int, str]:
+    h = t.handles
+    query = select(h.c.row_id, h.c.handle).where(h.c.kind == kind, h.c.row_id.in_(row_ids))
+    return {row.row_id: row.handle for row in connection.execute(query)}
+
+
+def add_handles(connection: Connection, kind: str, row_ids: Sequence[int]) -> None:
+    """New handles; of a row that another program has given one meanwhile, that one stays."""
+    from sqlalchemy.dialects import postgresql, sqlite
+
+    table = {"people": t.people, "visits": t.visits, "exams": t.exams, "devices": t.devices}[kind]
+    known = connection.execute(select(table.c.id).where(table.c.id.in_(row_ids))).scalars().all()
+    if unknown := set(row_ids) - set(known):
+        raise StoreError(f"there is no row {min(unknown)} of {kind}")
+    taken = handles_of(connection, kind, row_ids)
+    new = [
+        {"kind": kind, "row_id": row_id, "handle": secrets.token_urlsafe(16)}
+        for row_id in row_ids
+        if row_id not in taken
+    ]
+    if new:
+        dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+        connection.execute(dialect.insert(t.handles).on_conflict_do_nothing(), new)
 
 
 # Exams
@@ -477,6 +511,14 @@ def trials_query() -> Select[Any]:
         voids.c.author.label("voided_by"),
         voids.c.reason.label("void_reason"),
     ).outerjoin(voids, voids.c.trial_id == t.trials.c.id)
+
+
+def void(connection: Connection, trial_id: int, author: str, reason: str) -> TrialRecord:
+    values = {"trial_id": trial_id, "at": now(), "author": author, "reason": reason}
+    connection.execute(insert(t.voids).values(values))
+    add_audit(connection, author, "void", f"trials:{trial_id}", reason, {})
+    row = connection.execute(trials_query().where(t.trials.c.id == trial_id)).one()
+    return to_record(TrialRecord, row)
 
 
 def trials_of(

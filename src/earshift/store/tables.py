@@ -28,7 +28,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-SCHEMA = "0001"  # the newest migration; a database with another one is upgraded or refused
+SCHEMA = "0002"  # the newest migration; a database with another one is upgraded or refused
 VERSION_TABLE = "earshift_schema"  # its presence says that a database is ours
 
 
@@ -108,6 +108,7 @@ devices = _table(
     Column("transducer", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("serial", Text, nullable=False),
+    Column("fingerprint", JSON, nullable=False, default=dict),
 )
 
 calibrations = _table(
@@ -144,6 +145,7 @@ exams = _table(
     Column("reference_exam_id", Id, ForeignKey("exams.id")),
     Column("measured_at", UtcDateTime),
     Column("source", Text, nullable=False),
+    Column("delivery", JSON, nullable=False, default=dict),
     Index("exams_of_visit", "visit_id", "id"),
     Index("exams_by_reference", "reference_exam_id"),  # erasing looks here, as foreign keys do
 )
@@ -209,6 +211,87 @@ notes = _table(
     Index("notes_of_person", "person_id", "id"),
     Index("notes_of_visit", "visit_id"),
     Index("notes_of_exam", "exam_id"),
+)
+
+# Ids that say nothing and cannot be guessed, for addresses in a browser.
+handles = _table(
+    "handles",
+    Column("kind", Text, nullable=False),
+    Column("row_id", BigInteger, nullable=False),
+    Column("handle", Text, nullable=False, unique=True),
+    UniqueConstraint("kind", "row_id", name="handles_one_each"),
+)
+
+presses = _table(
+    "presses",
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Column("number", Integer, nullable=False),  # of the presentation it came in or before
+    Column("after_onset_ms", Double),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Index("presses_of_exam", "exam_id", "id"),
+)
+
+baselines = _table(
+    "baselines",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("ear", Text, nullable=False),
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("baselines_of_person", "person_id", "id"),
+    Index("baselines_by_exam", "exam_id"),
+)
+
+users = _table(
+    "users",
+    Column("name", Text, nullable=False, unique=True),
+    Column("created_at", UtcDateTime, nullable=False),
+)
+
+user_states = _table(
+    "user_states",
+    Column("user_id", Id, ForeignKey("users.id"), nullable=False),
+    Column("role", Text, nullable=False),
+    Column("password_hash", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("user_states_of_user", "user_id", "id"),
+)
+
+# Sessions, API tokens and listener links: whoever holds the secret may do what the scope says.
+keys = _table(
+    "keys",
+    Column("kind", Text, nullable=False),
+    Column("secret_sha256", Text, nullable=False, unique=True),
+    Column("user_id", Id, ForeignKey("users.id")),
+    Column("name", Text, nullable=False),
+    Column("scope", JSON, nullable=False),
+    Column("created_at", UtcDateTime, nullable=False),
+    Column("expires_at", UtcDateTime),
+    Column("author", Text, nullable=False),
+    Index("keys_of_user", "user_id", "id"),
+)
+
+key_ends = _table(
+    "key_ends",
+    Column("key_id", Id, ForeignKey("keys.id"), nullable=False, unique=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+
+login_attempts = _table(
+    "login_attempts",
+    Column("name_sha256", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("succeeded", Boolean, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Index("login_attempts_by_name", "name_sha256", "at"),
+    Index("login_attempts_by_address", "address", "at"),
 )
 
 audit = _table(
