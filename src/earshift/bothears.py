@@ -460,7 +460,12 @@ class BothEarsScreen(Sitting):
     @property
     def decision(self) -> str:
         """Of the person: changed by one ear, unchanged by both, else inconclusive or neither."""
-        return person_decision(*(self._screens[ear].decision for ear in EARS))
+        return person_decision(*self.decisions.values())
+
+    @property
+    def decisions(self) -> dict[str, str]:
+        """Of either ear: changed, unchanged, inconclusive or not determinable."""
+        return {ear: self._screens[ear].decision for ear in EARS}
 
     @property
     def open_ears(self) -> tuple[str, ...]:

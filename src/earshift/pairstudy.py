@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from earshift import shift
-from earshift.bothears import BothEarsExam, BothEarsScreen
+from earshift.bothears import BothEarsExam, BothEarsScreen, trials_of
 from earshift.exam import Exam, Screen, audiogram_of
 from earshift.field import Threshold
 from earshift.listener import Listener
@@ -205,7 +205,11 @@ def tones_to_reach(tones: Array, rms_db: Array, wanted_db: float) -> float:
 # Screening -------------------------------------------------------------------------------------
 
 UNCHANGED = Condition("unchanged")
-CHANGES = tuple(Condition(f"{shape} 20 dB", shape, 20.0) for shape in ("flat", "high", "notch"))
+CHANGES = (
+    Condition("flat 20 dB", "flat", 20.0),
+    Condition("high 30 dB", "high", 30.0),
+    Condition("notch 30 dB", "notch", 30.0),
+)
 DRAWN = "drawn from the prior"
 
 
@@ -298,10 +302,9 @@ class PairScreenCase:
         while not screen.done:
             tone = screen.ask()
             screen.tell(tone, listeners[str(tone.ear)](tone))
-        verdict = screen.verdict()
         return {
-            ear: (v.decision, v.tones)
-            for ear, v in zip(EARS, (verdict.right, verdict.left), strict=True)
+            ear: (decision, len(trials_of(screen.trials, ear)))
+            for ear, decision in screen.decisions.items()
         }
 
     def _rows(
@@ -334,7 +337,7 @@ def parts(
     """All cases of the study, by the part they belong to."""
     settings = RuleSettings()
     every = (*pair_conditions(), DRAWN)
-    some = ("unchanged", "both high 20 dB", "one high 20 dB", DRAWN)
+    some = ("unchanged", "both high 30 dB", "one high 30 dB", DRAWN)
     return {
         "exams": [PairExamCase(pair, seed) for pair in drawn[:people]],
         "screens": [PairScreenCase(pair, settings, every, seed=seed) for pair in drawn[:people]],
