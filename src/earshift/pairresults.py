@@ -66,7 +66,7 @@ def write_pair_results(
         *screens,
     ]
     if "shares" in frames:
-        lines += _share_lines(frames["shares"], summary)
+        lines += share_lines(frames["shares"], summary)
     (out / "results.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
     (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
     return summary
@@ -153,12 +153,15 @@ def _exam_lines(
         ideal = ideal_tones(known, rms, tones) / tones
         lines.append(
             f"| {tones} | {rms:.2f} | {needed:.0f} | {_ratio_words(needed, tones, interval)} "
-            f"| {ideal:.0%} |"
+            f"| {f'{ideal:.0%}' if math.isfinite(ideal) else '-'} |"
         )
         found[tones] = {
-            "rms_db": rms, "joint_tones": needed if math.isfinite(needed) else None,
-            "low": interval[0], "high": interval[1], "ideal": ideal,
-        }  # fmt: skip
+            "rms_db": rms,
+            "joint_tones": needed if math.isfinite(needed) else None,
+            "low": interval[0],
+            "high": interval[1],
+            "ideal": ideal if math.isfinite(ideal) else None,
+        }
     summary["exams"] = {"people": people, "left_out": left_out, "by_tones": found}
     targets = [
         _target(
@@ -263,7 +266,7 @@ def _whole_pairs(rows: "pl.DataFrame") -> "pl.DataFrame":
     return rows.filter(~pl.col("beyond").any().over(names))
 
 
-def _share_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> list[str]:
+def share_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> list[str]:
     """What the belief in a tie is worth, and costs."""
     import polars as pl
 

@@ -177,7 +177,9 @@ def ideal_errors(cov: Array, reading_sd_db: float, tones: int) -> Array:
 def ideal_tones(known: Sequence[Pair], rms_db: float, tones: int) -> float:
     """Tones with which an ideal observer of both ears is as good as one of either ear.
 
-    The noise of a reading is such that `tones` readings in two sittings leave `rms_db`.
+    The noise of a reading is such that `tones` readings in two sittings leave `rms_db`. None are
+    needed for an error that the population's spread does not exceed; nan where the error is one
+    that so few readings cannot leave, however good they are.
     """
     levels = np.array(
         [[t for ear in EARS for _, t in pair.ear(ear).thresholds_db_hl] for pair in known]
@@ -185,7 +187,15 @@ def ideal_tones(known: Sequence[Pair], rms_db: float, tones: int) -> float:
     both = np.cov(levels.T)
     one = both.shape[0] // 2
     apart = (both[:one, :one] + both[one:, one:]) / 2.0
-    sd = brentq(lambda s: ideal_errors(apart, s, tones // 2)[-1] - rms_db, 0.1, 500.0)
+
+    def excess(sd: float) -> float:
+        return float(ideal_errors(apart, sd, tones // 2)[-1] - rms_db)
+
+    if ideal_errors(both, 1.0, 0)[0] <= rms_db:
+        return 0.0
+    if excess(0.1) > 0.0 or excess(1000.0) < 0.0:
+        return math.nan
+    sd = float(brentq(excess, 0.1, 1000.0))
     together = ideal_errors(both, sd, tones)
     return tones_to_reach(np.arange(tones + 1.0), together, rms_db)
 
@@ -332,7 +342,7 @@ SHARES = (0.0, 0.25, ALIKE_SHARE, 0.75)  # sensitivity to what the tie believes
 
 
 def parts(
-    drawn: Sequence[Pair], people: int, sensitivity: int, seed: int = 0
+    drawn: Sequence[Pair], people: int, screened: int, sensitivity: int, seed: int = 0
 ) -> dict[str, list[Any]]:
     """All cases of the study, by the part they belong to."""
     settings = RuleSettings()
@@ -340,7 +350,7 @@ def parts(
     some = ("unchanged", "both high 30 dB", "one high 30 dB", DRAWN)
     return {
         "exams": [PairExamCase(pair, seed) for pair in drawn[:people]],
-        "screens": [PairScreenCase(pair, settings, every, seed=seed) for pair in drawn[:people]],
+        "screens": [PairScreenCase(pair, settings, every, seed=seed) for pair in drawn[:screened]],
         "shares": [
             PairScreenCase(pair, settings, some, SHARES, ("osha-sts",), seed)
             for pair in drawn[:sensitivity]

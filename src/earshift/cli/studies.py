@@ -301,7 +301,8 @@ def study_both(
     half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
         "held-back"
     ),
-    people: Annotated[int, typer.Option(min=2, help="People, both ears of each.")] = 150,
+    people: Annotated[int, typer.Option(min=2, help="People examined, both ears of each.")] = 150,
+    screened: Annotated[int, typer.Option(min=2, help="How many of them are screened.")] = 100,
     sensitivity: Annotated[
         int, typer.Option(min=0, help="People screened under other beliefs about the ears' tie.")
     ] = 40,
@@ -319,8 +320,8 @@ def study_both(
     from earshift.pairresults import write_pair_results
 
     try:
-        drawn = pairstudy.pairs(ears, half, max(people, sensitivity), seed)
-        parts = pairstudy.parts(drawn, people, sensitivity, seed)
+        drawn = pairstudy.pairs(ears, half, max(people, screened, sensitivity), seed)
+        parts = pairstudy.parts(drawn, people, screened, sensitivity, seed)
         known = pairstudy.all_pairs(ears, "tuning")
     except (ValueError, OSError) as error:
         raise fail(error) from None
@@ -332,8 +333,8 @@ def study_both(
         if cases
     }
     command = (
-        f"earshift study both --half {half} --people {people} --sensitivity {sensitivity} "
-        f"--seed {seed}"
+        f"earshift study both --half {half} --people {people} --screened {screened} "
+        f"--sensitivity {sensitivity} --seed {seed}"
     )
     _finish_study(write_pair_results(frames, known, half, command, out), out, as_json)
 
