@@ -581,6 +581,25 @@ def test_an_exam_of_one_ear_is_no_reference_of_the_other() -> None:
         es.Screen(exam, ears="both", rule="osha-sts")
 
 
+def test_the_other_ears_reference_is_refused(both: bothears.BothEarsExam) -> None:
+    crossed = {"right": both.of("left"), "left": both.of("right")}
+    with pytest.raises(ValueError, match="left ear's exam was given as the right"):
+        es.Screen(crossed, ears="both", rule="osha-sts")
+    left = es.Exam.clinical()
+    left.tell(es.Tone(1000.0, 40.0, "left"), True)
+    with pytest.raises(ValueError, match="tones of the other ear"):
+        es.Screen({"right": left, "left": left}, ears="both", rule="osha-sts")
+    same = es.Screen({"right": both, "left": both}, ears="both", rule="osha-sts")
+    assert same.to_dict() == es.Screen(both, ears="both", rule="osha-sts").to_dict()
+
+
+def test_a_population_says_nothing_of_what_the_other_ear_might_hear() -> None:
+    norm = es.population_norm()
+    screen = es.Screen({"right": norm, "left": norm}, ears="both", protocol="best")
+    screen.tell(es.Tone(1000.0, 90.0, "right"), False)
+    assert "cross-hearing not checked" in str(screen.verdict().right)
+
+
 def test_the_share_of_ears_that_change_alike_gives_the_published_laterality() -> None:
     """80 % of measured standard threshold shifts in one ear only, by simulation."""
     rng = np.random.default_rng(4)

@@ -25,6 +25,7 @@ from earshift.exam import (
     Verdict,
     answers_of,
     audiogram_of,
+    full_exam,
     halton_tone,
     question_from_design,
     reference_from_dict,
@@ -32,7 +33,7 @@ from earshift.exam import (
     stored_catches,
 )
 from earshift.field import Answers, Field, Threshold
-from earshift.norms import Hyperprior, hyperprior
+from earshift.norms import Hyperprior, Norm, hyperprior
 from earshift.records import EARS
 from earshift.rules import Rule, person_decision
 from earshift.shift import ALIKE_SHARE, SMALLEST_SLOPE, RuleSettings, ShiftState
@@ -54,7 +55,7 @@ Array = NDArray[np.float64]
 
 # The correlations between the ears that are averaged over, all as likely before the first tone, and
 # the one at which the hyperparameters are fitted: one fit a tone, not one for every correlation.
-# Chosen on the tuning half of the people (docs/both-ears.md).
+# Chosen on the tuning half of the people (docs/method.md).
 CORRELATIONS = np.linspace(0.05, 0.95, 7)
 FITTED_AT = 0.5
 TOLERANCE = 1e-6  # of EP at each correlation
@@ -318,9 +319,19 @@ def _references(given: Mapping[str, Reference] | BothEarsExam) -> dict[str, Refe
             "a screen of both ears needs a reference that maps 'right' and 'left' to theirs, or an "
             f"exam of both ears; got {what}"
         )
-    for ear in EARS:
-        reference_kind(given[ear])  # refuses what is none
-    return {ear: given[ear] for ear in EARS}
+    return {ear: _reference_of(given[ear], ear) for ear in EARS}
+
+
+def _reference_of(given: Reference, ear: str) -> Reference:
+    """The reference itself if it can be this ear's."""
+    reference_kind(given)  # refuses what is none
+    if isinstance(given, BothEarsExam):
+        if given.ear not in (None, ear):
+            raise ValueError(f"the {given.ear} ear's exam was given as the {ear} ear's reference")
+        return given.of(ear)
+    if isinstance(given, Exam) and any(t.tone.ear not in (None, ear) for t in given.trials):
+        raise ValueError(f"the {ear} ear's reference has tones of the other ear")
+    return given
 
 
 class _EarOfScreen(Screen):
@@ -347,10 +358,6 @@ class _EarOfScreen(Screen):
                 assert isinstance(other, ModelState)
                 self._tied = counts, own.tied(other, self.alike_share)
         return self._tied[1]
-
-    @property
-    def playable(self) -> Mask:
-        return self._playable()
 
 
 class BothEarsScreen(Sitting):
@@ -391,20 +398,21 @@ class BothEarsScreen(Sitting):
         self.alike_share = finite(alike_share, "alike_share")
         if not 0.0 <= self.alike_share <= 1.0:
             raise ValueError(f"alike_share must be from 0 to 1, got {alike_share!r}")
+        each = None if max_tones is None else (whole(max_tones, "max_tones", 1) + 1) // 2
         self._screens: dict[str, _EarOfScreen] = {}
         for ear in EARS:
+            other = references[other_ear(ear)]
             self._screens[ear] = _EarOfScreen(
                 references[ear],
                 protocol,
                 rule=rule,
                 settings=settings,
                 allow_unverified=allow_unverified,
-                other_ear=audiogram_of(references[other_ear(ear)]),
+                # A population's thresholds say too little of what this person might hear.
+                other_ear=None if isinstance(other, Norm) else audiogram_of(other),
                 transducer=transducer,
                 seed=seed,
-                max_tones=None
-                if max_tones is None
-                else (whole(max_tones, "max_tones", 1) + 1) // 2,
+                max_tones=each,
                 domain=domain,
                 limits=limits,
             )
@@ -492,7 +500,7 @@ class BothEarsScreen(Sitting):
         )
 
     def _playable(self) -> Mask:
-        return np.vstack([self._screens[ear].playable for ear in EARS])
+        return np.vstack([self._screens[ear]._playable() for ear in EARS])
 
     def _candidate(self, place: int, level: int) -> Tone:
         return candidate_of_both(self.domain, place, level)
@@ -510,20 +518,9 @@ class BothEarsScreen(Sitting):
 
     def continue_exam(self, max_tones: int = 80) -> BothEarsExam:
         """A full exam of both ears that begins with every tone of this screen."""
-        right = self._screens["right"]
-        exam = BothEarsExam(
-            seed=self.seed,
-            max_tones=max_tones,
-            domain=self.domain,
-            limits=self.limits,
-            transducer=self.transducer,
-            strategy="level_set",
-            halton_tones=0,
-            guess=right.guess,
-            lapse=right.lapse,
-        )
-        for trial in self._trials:
-            exam.tell(trial.tone, trial.heard)
+        options = {"ears": "both", "other_ear": None, "max_tones": max_tones}
+        exam = full_exam(self._screens["right"], self._trials, **options)
+        assert isinstance(exam, BothEarsExam)
         return exam
 
     def _design(self) -> dict[str, Any]:

@@ -250,7 +250,7 @@ class Exam(Sitting):
     def __init__(
         self,
         *,
-        ears: str | None = None,
+        ears: str | None = None,  # __new__ looks at it
         seed: int = 0,
         max_tones: int = 50,
         domain: str | Domain = "fine",
@@ -795,21 +795,7 @@ class Screen(Sitting):
 
     def continue_exam(self, max_tones: int = 50) -> Exam:
         """A full exam of this ear that begins with every tone of this screen."""
-        exam = Exam(
-            seed=self.seed,
-            max_tones=max_tones,
-            domain=self.domain,
-            limits=self.limits,
-            other_ear=self.other_ear,
-            transducer=self.transducer,
-            strategy="level_set",
-            halton_tones=0,
-            guess=self.guess,
-            lapse=self.lapse,
-        )
-        for trial in self._trials:
-            exam.tell(trial.tone, trial.heard)
-        return exam
+        return full_exam(self, self._trials, max_tones=max_tones)
 
     def _design(self) -> dict[str, Any]:
         return {
@@ -842,6 +828,25 @@ class Screen(Sitting):
         return screen
 
 
+def full_exam(screen: Screen, trials: Sequence[Trial], **options: Any) -> Exam:
+    """An exam that seeks thresholds and begins with a screen's trials."""
+    exam = Exam(**{
+        "seed": screen.seed,
+        "domain": screen.domain,
+        "limits": screen.limits,
+        "other_ear": screen.other_ear,
+        "transducer": screen.transducer,
+        "strategy": "level_set",
+        "halton_tones": 0,
+        "guess": screen.guess,
+        "lapse": screen.lapse,
+        **options,
+    })  # fmt: skip
+    for trial in trials:
+        exam.tell(trial.tone, trial.heard)
+    return exam
+
+
 def stored_catches(data: Mapping[str, Any]) -> list[Any]:
     """The answers to silent trials in a screen's data."""
     try:
@@ -865,13 +870,10 @@ def question_from_design(design: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def audiogram_of(reference: Reference) -> Audiogram:
+def audiogram_of(reference: Exam | Audiogram) -> Audiogram:
     """The thresholds of a reference as an audiogram: for what the other ear might hear."""
     if isinstance(reference, Audiogram):
         return reference
-    if isinstance(reference, Norm):
-        pairs = zip(reference.frequencies_hz, reference.mean_db_hl, strict=True)
-        return Audiogram(dict(pairs))
     levels = reference.thresholds()
     heard = {t.frequency_hz: t.level_db_hl for t in levels if t.censored != "above"}
     beyond = {t.frequency_hz: t.level_db_hl for t in levels if t.censored == "above"}
