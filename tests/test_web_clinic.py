@@ -656,3 +656,13 @@ def test_who_looked_at_whom_is_in_the_audit(desk: Desk, app_store: Store) -> Non
     desk.get(f"/people/{person}")
     seen = app_store.audit(subject=f"people:{app_store.behind('people', person)}", limit=1000)
     assert ("bob", "view") in {(entry.author, entry.action) for entry in seen}
+
+
+def test_practice_comes_first_unless_it_is_not_wanted(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    plain = desk.test(person)["exams"][0]
+    assert plain["play"]["presentation"]["practice"] is False
+    desk.post(f"/exams/{plain['id']}/abandon")
+    practised = desk.test(person, practice=True)["exams"][0]["play"]["presentation"]
+    assert (practised["practice"], practised["level"]) == (True, 40)
