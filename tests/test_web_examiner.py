@@ -402,6 +402,10 @@ def reading(hz: float, level: float, censored: str | None = None) -> dict[str, o
     }
 
 
+def trial(kind: str, level: float | None, *, heard: bool, void: bool = False) -> dict[str, object]:
+    return {"kind": kind, "frequency_hz": 1000, "level": level, "heard": heard, "void": void}
+
+
 def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> None:
     """An octave as long as 20 dB, circles right and crosses left, no line to no response."""
     signed_in.goto(f"{address}/login")
@@ -415,28 +419,10 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
                 "thresholds": levels,
                 "reference": levels[:2],
                 "trials": [
-                    {
-                        "kind": "tone",
-                        "frequency_hz": 1000,
-                        "level": 20,
-                        "heard": True,
-                        "void": False,
-                    },
-                    {
-                        "kind": "tone",
-                        "frequency_hz": 1000,
-                        "level": 15,
-                        "heard": False,
-                        "void": False,
-                    },
-                    {"kind": "tone", "frequency_hz": 1000, "level": 5, "heard": True, "void": True},
-                    {
-                        "kind": "catch",
-                        "frequency_hz": 1000,
-                        "level": None,
-                        "heard": False,
-                        "void": False,
-                    },
+                    trial("tone", 20, heard=True),
+                    trial("tone", 15, heard=False),
+                    trial("tone", 5, heard=True, void=True),
+                    trial("catch", None, heard=False),
                 ],
                 "next": {"frequency_hz": 2000, "level": 35},
             },
@@ -449,13 +435,10 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
         )
         assert picture.locator(".next").count() == 1
         assert picture.locator(".band").count() == 1
-        lengths = signed_in.evaluate(
-            """() => {
-              const lines = [...document.querySelectorAll(".picture .now line")];
-              const box = (line) => ["x1", "x2", "y1", "y2"].map((name) => Number(line.getAttribute(name)));
-              return lines.map(box);
-            }"""
-        )
+        lengths = [
+            [float(line.get_attribute(name) or "nan") for name in ("x1", "x2", "y1", "y2")]
+            for line in picture.locator(".now line").all()
+        ]
         (x1, x2, _, _), (_, _, y1, y2) = lengths
         assert x2 - x1 == pytest.approx(y2 - y1)  # one octave; from 20 to 40 dB
         assert y2 > y1

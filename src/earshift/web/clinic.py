@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 from earshift import __version__, calibration, delivery, records, rules, visit
 from earshift.accounts import LINK_HOURS, Accounts
 from earshift.delivery import Delivery
+from earshift.exam import Screen
 from earshift.sound import Timing, retspl_presets, sound_of_calibration
 from earshift.stimulus import Audiogram
 from earshift.store import Store, StoreError
@@ -469,6 +470,9 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
     device_id = None if device is None else device.id
     with refusals():
         plans = [_plan(here, new, found, ear, how, device_id) for ear in ears]
+        for plan in plans:
+            if isinstance(plan.sitting, Screen) and plan.sitting.done:
+                raise ValueError(f"{plan.ear} ear: {plan.sitting.verdict()}")
         opened = here.store.open_visit(
             found.id,
             author=user.name,

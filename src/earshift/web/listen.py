@@ -45,6 +45,7 @@ class Booth:
         """The session in force; when all exams are over, the last."""
         for exam_id in self._exams:
             session = self.sessions.load(exam_id, self.listener.name)
+            self.sessions.settle(session)
             if session.record.state in ("open", "paused"):
                 return session
         return session

@@ -13,9 +13,10 @@ from typing import Any
 
 from earshift.exam import Screen
 from earshift.field import Threshold
+from earshift.norms import population_norm
 from earshift.records import TrialRecord
 from earshift.store import Store
-from earshift.visit import MovedOn, Session, reference_thresholds
+from earshift.visit import CLINIC_RULE, MovedOn, Session, reference_thresholds
 
 # What was told up to a tone, and P(changed) after it.
 Known = list[tuple[tuple[object, ...], float]]
@@ -40,6 +41,10 @@ class Sessions:
         self._open: OrderedDict[int, _Open] = OrderedDict()
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lookahead")
+
+    def warm_up(self) -> None:
+        """Load the compiled engine in the background, so that the first listener does not wait."""
+        self._worker.submit(_warm_up)
 
     def close(self) -> None:
         self._worker.shutdown(wait=False, cancel_futures=True)
@@ -84,8 +89,8 @@ class Sessions:
         entry = self._of(exam_id)
         with entry.lock:
             session = self._current(entry, exam_id, author)
-            asked = session.record.state == "open" and not session.done
-            if not asked or session.presentation().number != number:
+            self.settle(session)
+            if session.record.state != "open" or session.presentation().number != number:
                 return session
             ahead, entry.ahead = entry.ahead, {}
             try:
@@ -98,11 +103,18 @@ class Sessions:
                 session = entry.session = ahead[heard]
             if session.volume_problem:
                 session.begin_practice_again(session.volume_problem)
-            elif session.done:
-                session.finish()
-            else:
+            self.settle(session)
+            if session.record.state == "open":
                 self.look_ahead(exam_id)
             return session
+
+    def settle(self, session: Session) -> None:
+        """Store the result of an exam whose last tone was answered.
+
+        A server that died between the two has left that to whoever comes next.
+        """
+        if session.record.state == "open" and session.done:
+            session.finish()
 
     def look_ahead(self, exam_id: int) -> None:
         """Work out what follows either answer, in the background."""
@@ -128,6 +140,13 @@ class Sessions:
         with entry.lock:
             session = self._current(entry, exam_id, author)
             return live_view(session, entry.probabilities)
+
+
+def _warm_up() -> None:
+    screen = Screen(population_norm(), rule=CLINIC_RULE, domain="audiometer")
+    screen.tell(screen.ask(), True)
+    screen.ask()
+    screen.verdict()
 
 
 def live_view(session: Session, known: Known | None = None) -> dict[str, Any]:

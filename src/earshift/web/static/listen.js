@@ -111,7 +111,7 @@ function show(name) {
   }
   const shown = byId(name);
   byId("panic").hidden = !("sound" in shown.dataset);
-  shown.querySelector(".heard, h1").focus();
+  (shown.querySelector(".heard") ?? shown.querySelector("h1")).focus();
 }
 
 function showPlay(play) {

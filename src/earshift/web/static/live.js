@@ -23,14 +23,13 @@ export function liveView() {
 }
 
 function showVerdict(live) {
-  // Before the end, what is not decided is only not decided yet.
+  // A verdict is what the test ended with; before that there is only how it stands.
   const running = ["open", "paused"].includes(live.state);
-  const open = running && !["changed", "unchanged"].includes(live.decision);
-  const decision = open ? null : live.decision;
+  const decision = running ? null : live.decision;
   const line = decision
     ? el("p", { class: "verdict" }, decisionBadge(decision))
     : el("p", { class: "verdict" }, el("span", { class: "badge open" }, word("state", live.state)));
-  const said = [line, live.words ? el("p", { class: "words" }, live.words) : null];
+  const said = [line, live.words ? el("p", {}, running ? t("live.so_far", { words: live.words }) : live.words) : null];
   // Written only when it says something else: a screen reader repeats what is written.
   const place = byId("verdict");
   const whole = el("div", {}, said.filter(Boolean));
