@@ -4,6 +4,7 @@ A route gets one request that is right, in a state where it can be answered, and
 with real ids: no answer may be a server's error, and whoever may call a route must reach a 2xx.
 """
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +21,7 @@ from schemathesis.generation import GenerationMode
 
 from earshift.accounts import csrf_token
 from earshift.web.settings import Settings
-from test_web_security import ADMIN, CALLERS, EVERYBODY, EXAMINER, LISTENER, NOBODY
+from test_web_security import ADMIN, CALLERS, CANARY, EVERYBODY, EXAMINER, LISTENER, NOBODY
 from web import ORIGIN, PASSWORD, TestClient, client_of, with_users
 
 FINGERPRINT = {
@@ -81,6 +82,13 @@ class World:
         return self._client.request(
             str(sent.method), str(sent.url), content=sent.body, headers=dict(sent.headers)
         )
+
+    def request(
+        self, method: str, path: str, query: dict[str, str], body: Any, headers: dict[str, str]
+    ) -> Any:
+        self._client.cookies.clear()
+        sent = {"content": body} if isinstance(body, bytes) else {"json": body}
+        return self._client.request(method, path, params=query, headers=headers, **sent)
 
     def number(self) -> int:
         return next(self._numbers)
@@ -337,3 +345,48 @@ def _drawn(operation: Any, mode: GenerationMode, number: int) -> list[Any]:
 
     draw()
     return cases
+
+
+def test_no_error_and_no_log_repeats_what_was_sent(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = world.app.openapi()
+    refused = 0
+    with caplog.at_level(logging.DEBUG):
+        for route in CALLERS:
+            method, _, path = route.partition(" ")
+            documented = schema["paths"].get(path, {}).get(method.lower())
+            if documented is None or path == "/api/logout":
+                continue
+            role = LISTENER if "/listen" in path else ADMIN
+            headers = _credentials(world, role, route)
+            right = RIGHT.get(route, lambda *_: Right())(world, "ada")
+            for ids, query, body in _with_canaries(schema, documented, right):
+                told = world.request(method, path.format(**ids), query, body, headers)
+                assert told.status_code < 500, f"{route}: {told.text}"
+                if told.status_code >= 400:
+                    refused += 1
+                    assert CANARY.lower() not in f"{told.text} {told.headers}".lower(), route
+    assert refused > 100
+    logged = [line.getMessage() for line in caplog.records if not line.name.startswith("httpx")]
+    assert len(logged) > refused
+    assert not [line for line in logged if CANARY.lower() in line.lower()]
+
+
+def _with_canaries(
+    schema: dict[str, Any], documented: dict[str, Any], right: Right
+) -> Iterator[tuple[dict[str, str], dict[str, str], Any]]:
+    """The right request of a route with a canary in one place after the other."""
+    body = right.content or right.json
+    names = [one["name"] for one in documented.get("parameters", ()) if one["in"] == "query"]
+    for name in (*names, CANARY):
+        yield right.ids, {name: CANARY}, body
+    for name in right.ids:
+        yield {**right.ids, name: CANARY}, {}, body
+    yield right.ids, {}, CANARY.encode()
+    if isinstance(right.json, dict):
+        wanted = documented["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        fields = schema["components"]["schemas"][wanted.rpartition("/")[2]]["properties"]
+        for name in (*fields, CANARY):
+            for value in (CANARY, [CANARY], {CANARY: CANARY}, f"{CANARY}\x00"):
+                yield right.ids, {}, {**right.json, name: value}

@@ -311,7 +311,7 @@ PLAIN = {
 def add_error_handlers(app: FastAPI) -> None:
     """Every refusal is `{"detail": sentence}`, and no sentence repeats what was sent."""
 
-    def refused(_: Request, error: Exception) -> Response:
+    async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         status = HTTPStatus(error.status_code)
         if status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):  # these have no body
@@ -321,7 +321,7 @@ def add_error_handlers(app: FastAPI) -> None:
         )
         return JSONResponse({"detail": detail}, error.status_code, error.headers)
 
-    def invalid(request: Request, error: Exception) -> Response:
+    async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return _told(HTTPStatus.UNPROCESSABLE_ENTITY, _bad_input(request.app, error.errors()))
 
