@@ -21,7 +21,13 @@ TEXTS = pages.texts()
 EXAMINER_ADDRESSES = [path.replace("{handle}", "Zx9") for path in pages.EXAMINER_PAGES]
 ADMIN_ADDRESSES = list(pages.ADMIN_PAGES)
 SEEN = ("title", "alt", "placeholder", "aria-label", "value")  # attributes that a person may read
-NAMES = {"earshift", "Escape", "H", "N", "P"}  # of the program and of keys: the same in every language
+NAMES = {
+    "earshift",
+    "Escape",
+    "H",
+    "N",
+    "P",
+}  # of the program and of keys: the same in every language
 
 
 @pytest.fixture(scope="module")
