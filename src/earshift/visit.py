@@ -515,7 +515,8 @@ class Session:
             return None
         if self.delivery.relative:
             return self._climbing_level(tried)
-        if not self._practice or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
+        wanted = self._practice and self.delivery.practice
+        if not wanted or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
             return None
         limits = self.sitting.limits or supervised_limits()
         _, loudest = limits.range_at(self.sitting.domain)

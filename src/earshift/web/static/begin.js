@@ -51,6 +51,7 @@ function refresh() {
   alone.disabled = chosen("answered_by") === "examiner";
   if (alone.disabled) form.elements.mode[0].checked = true;
   const supervised = chosen("mode") === "supervised";
+  byId("of-levels").hidden = one?.sound === "relative"; // its levels are no dB HL
   byId("loud_confirmed").disabled = !supervised;
   if (!supervised) byId("loud_confirmed").checked = false;
   fill(byId("warnings"), warnings());
@@ -137,7 +138,7 @@ async function start() {
     mode: chosen("mode"),
     answered_by: chosen("answered_by"),
     checklist: checklist(),
-    loud_confirmed: byId("loud_confirmed").checked,
+    loud_confirmed: byId("loud_confirmed").checked && !byId("of-levels").hidden,
     accept_calibration: byId("accept_calibration").checked,
     accept_unverified: byId("accept_unverified").checked && !byId("unverified").hidden,
     practice: byId("practice").checked,

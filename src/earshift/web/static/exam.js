@@ -121,12 +121,23 @@ async function answer(heard) {
   }
 }
 
+/** Whether this browser is the planned one, as far as a script can see. */
+function sameDevice(here, planned) {
+  return ["browser", "system", "sample_rate", "channels"].every((name) => here[name] === planned[name]);
+}
+
 async function play() {
   if (!atDesk() || presentation() === null || byHand() || sounding) return;
   const tone = presentation();
   audio ??= new AudioContext();
   try {
-    const [{ playOnce }] = await Promise.all([import("./player.js"), audio.resume()]);
+    const [{ playOnce }, setup] = await Promise.all([
+      import("./player.js"), import("./setup.js"), audio.resume(),
+    ]);
+    if (!sameDevice(setup.fingerprint({}, audio), exam.play.sound.fingerprint)) {
+      fill(byId("desk-problem"), el("p", { class: "caution" }, t("desk.other_device", { name: exam.device })));
+      return;
+    }
     sounding = playOnce(audio, exam.play, tone);
     if (await sounding.done) played = tone.trial;
   } catch {

@@ -53,13 +53,14 @@ function countsOf(live) {
 
 function trialsOf(live) {
   if (live.trials.length === 0) return el("p", { class: "quiet" }, t("live.no_tones"));
-  const columns = ["number", "what", "frequency", "level", "answer"].map((name) => word("column", name));
+  const columns = ["number", "what", "frequency"].map((name) => word("column", name));
   const rows = live.trials.map((trial) => [
     trial.number,
     trial.void ? t("live.void", { what: word("trial", trial.kind) }) : word("trial", trial.kind),
     trial.kind === "catch" ? "\u2013" : t("chart.hz", { n: trial.frequency_hz }),
-    trial.level === null ? "\u2013" : t("chart.level", { n: decibels(trial.level), unit: live.unit }),
+    trial.level === null ? "\u2013" : decibels(trial.level),
     trial.heard ? t("desk.heard") : t("desk.missed"),
   ]);
+  columns.push(t("chart.in_unit", { unit: live.unit }), t("column.answer"));
   return table(t("live.trials"), columns, rows.reverse());
 }
