@@ -13,6 +13,7 @@ from typing import Any
 
 PARTS = {
     "rules": "Screening by rule: is the threshold-shift rule met?",
+    "both": "Both ears in one sitting",
     "best": "The paper's experiment with our settings",
     "paper": "The paper's experiment with the settings closest to its text",
     "ears": "Real ears that no setting was chosen on",

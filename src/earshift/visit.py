@@ -25,7 +25,14 @@ import numpy as np
 from earshift import __version__, field
 from earshift.change import Protocol
 from earshift.delivery import Delivery, compare_devices, supervised_limits
-from earshift.exam import SAMPLES, SCHEMA, Exam, Screen, thresholds_from_samples
+from earshift.exam import (
+    SAMPLES,
+    SCHEMA,
+    Exam,
+    Screen,
+    audiogram_of,
+    thresholds_from_samples,
+)
 from earshift.field import Threshold
 from earshift.records import EARS, ExamRecord, Person, ResultRecord, TrialRecord, Visit
 from earshift.rules import Rule
@@ -302,13 +309,7 @@ def _other_ear(
         )
     except ValueError:
         return None
-    known = _as_reference(store, record)
-    if isinstance(known, Audiogram):
-        return known
-    levels = known.thresholds()
-    heard = {t.frequency_hz: t.level_db_hl for t in levels if t.censored != "above"}
-    beyond = {t.frequency_hz: t.level_db_hl for t in levels if t.censored == "above"}
-    return Audiogram(heard, no_response_db_hl=beyond)
+    return audiogram_of(_as_reference(store, record))
 
 
 def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
@@ -514,7 +515,8 @@ class Session:
             return None
         if self.delivery.relative:
             return self._climbing_level(tried)
-        if not self._practice or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
+        wanted = self._practice and self.delivery.practice
+        if not wanted or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
             return None
         limits = self.sitting.limits or supervised_limits()
         _, loudest = limits.range_at(self.sitting.domain)

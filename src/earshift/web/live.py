@@ -7,7 +7,9 @@ computed while somebody waits: the session as it would be after either answer.
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,11 +59,22 @@ class Sessions:
                 self._open.popitem(last=False)
             return found
 
-    def load(self, exam_id: int, author: str) -> Session:
-        """The session as stored now; from memory when nothing has changed since."""
+    @contextmanager
+    def looking(self, exam_id: int, author: str) -> Iterator[Session]:
+        """The session as stored now, for this request alone as long as it looks."""
         entry = self._of(exam_id)
         with entry.lock:
-            return self._current(entry, exam_id, author)
+            yield self._current(entry, exam_id, author)
+
+    @contextmanager
+    def changing(self, exam_id: int, author: str) -> Iterator[Session]:
+        """The same for a request that changes it otherwise than by an answer."""
+        entry = self._of(exam_id)
+        with entry.lock:
+            try:
+                yield self._current(entry, exam_id, author)
+            finally:  # what was worked out ahead was for another question
+                entry.session, entry.ahead = None, {}
 
     def _current(self, entry: _Open, exam_id: int, author: str) -> Session:
         session = entry.session
@@ -105,7 +118,7 @@ class Sessions:
                 session.begin_practice_again(session.volume_problem)
             self.settle(session)
             if session.record.state == "open":
-                self.look_ahead(exam_id)
+                self.look_ahead(exam_id, author)
             return session
 
     def settle(self, session: Session) -> None:
@@ -116,16 +129,16 @@ class Sessions:
         if session.record.state == "open" and session.done:
             session.finish()
 
-    def look_ahead(self, exam_id: int) -> None:
+    def look_ahead(self, exam_id: int, author: str) -> None:
         """Work out what follows either answer, in the background."""
-        self._worker.submit(self._look_ahead, exam_id)
+        self._worker.submit(self._look_ahead, exam_id, author)
 
-    def _look_ahead(self, exam_id: int) -> None:
+    def _look_ahead(self, exam_id: int, author: str) -> None:
         entry = self._of(exam_id)
         with entry.lock:
-            session = entry.session
-            if session is None or entry.ahead or session.done:
-                return
+            session = self._current(entry, exam_id, author)
+            if entry.ahead or session.record.state != "open" or session.done:
+                return  # it was answered meanwhile
             for heard in (True, False):
                 ahead = session.after(heard)
                 if not ahead.done:
