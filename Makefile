@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test soak fhir-check check lint types bench bench-peers bench-store results picture constraints clean help
+.PHONY: demo test soak fhir-check check lint types bench bench-peers bench-store bench-serve results picture constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -61,6 +61,9 @@ bench-peers: $(STAMP) ## build the peers' own environment, bench with them, writ
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check -r benchmarks/peers-requirements.txt
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check --no-deps GPy==1.15.0 paramz==0.10.0
 	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python --write docs
+
+bench-serve: $(STAMP) ## fifty listeners at once, write docs/benchmarks-serve.md
+	$(BIN)/python benchmarks/serve_bench.py --write docs
 
 bench-store: $(STAMP) ## speed of the store with 100,000 people, write docs/benchmarks-store.md
 	$(BIN)/python benchmarks/store_bench.py --people 100000 --write docs

@@ -661,6 +661,13 @@ class Screen(Sitting):
         """Posterior probability of change; under a rule, that it is met."""
         return self.state.p_changed
 
+    def p_changed_after(self, tones: int) -> float:
+        """What `p_changed` was after the first so many tones."""
+        earlier = self.fork()
+        earlier._trials = self._trials[:tones]
+        earlier._states = [state for state in self._states if state.answers.count <= tones]
+        return earlier.p_changed
+
     @property
     def decision(self) -> str:
         """changed, unchanged, inconclusive or not determinable, by the evidence now.

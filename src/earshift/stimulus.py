@@ -16,6 +16,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.records import HEARING_LEVEL, RELATIVE_LEVEL
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -120,9 +122,6 @@ class Trial:
         if "frequency_hz" in given and "level_db_hl" in given:
             return cls(Tone(**given), heard)
         return cls(cast(Tone, Stimulus(tuple(given.items()))), heard)
-
-
-HEARING_LEVEL, RELATIVE_LEVEL = "dB HL", "relative dB"  # units of a tone's level
 
 
 @dataclass(frozen=True)

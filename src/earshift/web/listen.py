@@ -1,0 +1,158 @@
+"""The listener's routes: answer the exams of one link, and nothing else.
+
+No name, history or verdict goes out here unless the examiner has released it. What is asked next
+never says whether it is a tone or silence in any other way than by its level.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request
+
+from earshift.accounts import Accounts
+from earshift.store import Store
+from earshift.visit import Session
+from earshift.web import models as m
+from earshift.web import shown
+from earshift.web.identity import Identity, Listener
+from earshift.web.live import Sessions
+
+router = APIRouter(prefix="/api/listen")
+
+# Every trial of a link has a number of its own: one that is sent late, for an ear that is done,
+# must not pass for an answer about the other.
+TRIALS_OF_EXAM = 10_000
+REASONS = {
+    "panic": "stopped by the listener",
+    "pause": "paused by the listener",
+    "hidden": "the page was hidden",
+    "device": "the audio device changed",
+    "interrupted": "the sound was interrupted",
+    "error": "the player refused to play",
+}
+
+
+class Booth:
+    """The exams of one link: the first that is not finished is the one in force."""
+
+    def __init__(self, request: Request, listener: Listener) -> None:
+        state = request.app.state
+        self._store: Store = state.store
+        self._accounts: Accounts = state.accounts
+        self.sessions: Sessions = state.sessions
+        self.listener: Identity = listener
+        self._exams: list[int] = listener.scope["exams"]
+
+    def current(self) -> int:
+        """The exam in force; when all are over, the last."""
+        for exam_id in self._exams:
+            if self._store.exam(exam_id).state in ("open", "paused"):
+                with self.sessions.looking(exam_id, self.listener.name) as session:
+                    self.sessions.settle(session)
+                    if session.record.state in ("open", "paused"):
+                        return exam_id
+        return self._exams[-1]
+
+    @contextmanager
+    def changing(self) -> Iterator[Session]:
+        """The session in force, for this request alone."""
+        with self.sessions.changing(self.current(), self.listener.name) as session:
+            try:
+                yield session
+            except ValueError as error:
+                raise shown.refusal(error) from None
+
+    def of_trial(self, trial: int) -> tuple[int | None, int]:
+        """The exam and the number within it of a trial as this link counts them."""
+        position, number = divmod(trial, TRIALS_OF_EXAM)
+        known = 1 <= position <= len(self._exams)
+        return self._exams[position - 1] if known else None, number
+
+    def play(self, session: Session, problem: str | None = None) -> m.Play:
+        position = self._exams.index(session.record.id) + 1
+        answer = shown.play(session, m.Counted(now=position, of=len(self._exams)), problem)
+        if answer.presentation is not None:
+            answer.presentation.trial += position * TRIALS_OF_EXAM
+        last = position == len(self._exams)
+        if answer.state == "done" and last:
+            answer.state = "over"
+        visit_id: int = self.listener.scope["visit"]
+        if answer.state == "over" and self._accounts.released(visit_id):
+            answer.released = list(self._verdicts())
+        return answer
+
+    def _verdicts(self) -> Iterator[m.Released]:
+        for exam_id in self._exams:
+            for result in self._store.results(exam_id)[-1:]:
+                verdict = result.shown["verdict"] or {}
+                yield m.Released(words=result.shown["words"], decision=verdict.get("decision"))
+
+
+Here = Annotated[Booth, Depends(Booth)]
+
+
+@router.get("")
+def now(here: Here) -> m.Play:
+    """Where the listener is: after a reload or a lost connection, at the same tone."""
+    with here.sessions.looking(here.current(), here.listener.name) as session:
+        return here.play(session)
+
+
+@router.post("/ready")
+def ready(checked: m.Ready, here: Here) -> m.Play:
+    """Left, right and volume were checked now; the exam goes on."""
+    with here.changing() as session:
+        wanted = session.delivery.sound
+        if wanted is not None and wanted.fingerprint:
+            given = None if checked.fingerprint is None else checked.fingerprint.model_dump()
+            if given != dict(wanted.fingerprint):
+                raise ValueError(
+                    "this is not the device, earphones and volume that the test was planned for"
+                )
+        if session.record.state == "paused":
+            session.resume("set-up checked by the listener")
+        answer = here.play(session)
+    if answer.state == "play":
+        here.sessions.look_ahead(session.record.id, here.listener.name)
+    return answer
+
+
+@router.post("/answer")
+def answer(given: m.GivenAnswer, here: Here) -> m.Play:
+    """Sent twice, late or out of order it changes nothing: what is in force comes back."""
+    exam_id, number = here.of_trial(given.trial)
+    if exam_id != here.current():
+        return now(here)
+    session = here.sessions.answer(
+        exam_id, here.listener.name, number, given.heard, given.reaction_ms
+    )
+    problem = None
+    if session.record.state == "paused" and session.trials:
+        last = session.trials[-1]  # practice that showed a wrong volume was taken back
+        problem = last.void_reason if last.kind == "practice" else None
+    return here.play(session, problem)
+
+
+@router.post("/press", status_code=HTTPStatus.NO_CONTENT)
+def press(pressed: m.Pressed, here: Here) -> None:
+    """A press when nothing was to be answered: kept as a false alarm."""
+    with here.changing() as session:
+        exam_id, number = here.of_trial(pressed.trial)
+        ours = exam_id == session.record.id and number <= len(session.trials) + 1
+        if ours and session.record.state == "open":
+            session.press(pressed.after_onset_ms)
+
+
+@router.post("/stop")
+def stop(stopped: m.Stopped, here: Here) -> m.Play:
+    """The sound was stopped: what was playing is void, and the set-up has to be checked again."""
+    with here.changing() as session:
+        if session.record.state == "open":
+            reason = REASONS[stopped.reason]
+            if stopped.trial is None:
+                session.pause(reason)
+            elif here.of_trial(stopped.trial) == (session.record.id, session.presentation().number):
+                session.break_off(reason)
+        return here.play(session)
