@@ -568,20 +568,23 @@ class Session:
         tone = Tone(asked.frequency_hz, 0.0 if level is None else level)
         self.sitting.domain.check(tone)
         self._refuse_if_moved_on()
-        trial = self.store.append_trial(
+        trial = self._append(
+            asked, played_db_hl=level, heard=as_heard(heard), reaction_ms=reaction_ms
+        )
+        self._take(trial)
+        return trial
+
+    def _append(self, asked: Presentation, **given: Any) -> TrialRecord:
+        return self.store.append_trial(
             self.record.id,
             author=self.author,
             kind=asked.kind,
             ear=asked.ear,
             frequency_hz=asked.frequency_hz,
             asked_db_hl=asked.level_db_hl,
-            played_db_hl=level,
-            heard=as_heard(heard),
-            reaction_ms=reaction_ms,
             number=asked.number,
+            **given,
         )
-        self._take(trial)
-        return trial
 
     def _take(self, trial: TrialRecord) -> None:
         self.trials = (*self.trials, trial)
@@ -622,18 +625,7 @@ class Session:
         """
         asked = self.presentation()
         self._refuse_if_moved_on()
-        trial = self.store.append_trial(
-            self.record.id,
-            author=self.author,
-            kind=asked.kind,
-            ear=asked.ear,
-            frequency_hz=asked.frequency_hz,
-            asked_db_hl=asked.level_db_hl,
-            played_db_hl=asked.level_db_hl,
-            heard=False,
-            number=asked.number,
-            void_reason=reason,
-        )
+        trial = self._append(asked, played_db_hl=asked.level_db_hl, heard=False, void_reason=reason)
         self.trials = (*self.trials, trial)
         self.pause(reason)
 
