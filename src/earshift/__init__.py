@@ -22,6 +22,7 @@ _HOMES = {
     "Rule": "rules",
     "Criterion": "rules",
     "RuleSettings": "shift",
+    "NotchSettings": "notch",
     "Exam": "exam",
     "Screen": "exam",
     "Verdict": "exam",
@@ -37,6 +38,7 @@ __all__ = [
     "Limits",
     "Listener",
     "Norm",
+    "NotchSettings",
     "Protocol",
     "Rule",
     "RuleSettings",
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from earshift.exam import Exam, Screen, Verdict
     from earshift.listener import Listener
     from earshift.norms import Norm, population_norm
+    from earshift.notch import NotchSettings
     from earshift.rules import Criterion, Rule
     from earshift.shift import RuleSettings
     from earshift.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from earshift import choose, ep, field
 from earshift.change import ModelQuestion, ModelState, Protocol, as_protocol
 from earshift.field import Answers, Field, Threshold
-from earshift.norms import Hyperprior, Norm, hyperprior
+from earshift.norms import Hyperprior, Norm, hyperprior, population_norm
+from earshift.notch import NOTCH, POPULATION_NOTES, NotchModel, NotchSettings, NotchState
 from earshift.rules import Rule, as_rule, unverified_note
 from earshift.shift import SMALLEST_SLOPE, RuleSettings, ShiftModel, ShiftState
 from earshift.stimulus import (
@@ -349,13 +350,13 @@ class Shift:
 class Verdict:
     """What a screen says now."""
 
-    decision: str  # changed, unchanged, inconclusive or not determinable
-    p_changed: float  # under a rule: P(rule met)
+    decision: str  # changed, unchanged, inconclusive or not determinable; notch or no notch
+    p_changed: float  # under a rule: P(rule met); of a notch: P(notch)
     log_bf: float  # log evidence of changed over unchanged
     tones: int
     shifts: tuple[Shift, ...]
     converged: bool
-    protocol: str | None  # the named settings, without a rule
+    protocol: str | None  # the named settings, without a rule; or "notch"
     rule: str | None = None
     catch_trials: int = 0
     false_alarms: int = 0
@@ -369,7 +370,14 @@ class Verdict:
         return asdict(self)
 
     def __str__(self) -> str:
-        if self.rule is None:
+        if self.protocol == NOTCH:
+            words = {
+                "notch": "A notch around 3-6 kHz",
+                "no notch": "No notch around 3-6 kHz",
+                "inconclusive": "Not decided whether there is a notch around 3-6 kHz",
+            }[self.decision]
+            what = "probability of a notch"
+        elif self.rule is None:
             words = {
                 "changed": "Hearing has changed from the reference",
                 "unchanged": "No change from the reference",
@@ -404,7 +412,9 @@ class Screen(_Sitting):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
     With `rule`, "changed" means that the threshold-shift rule is met; without, that another field
-    than the reference's explains the answers (Bayesian active differential selection).
+    than the reference's explains the answers (Bayesian active differential selection). With
+    `hypotheses="notch"` there is no reference: the question is whether the audiogram has a notch
+    around 3-6 kHz, and the decision "notch" or "no notch" (`notch.py`).
 
     A rule's frequency is not determinable where the reference has no threshold, where a shift as
     large as the rule asks would need tones louder than the domain or the limits allow, or where the
@@ -422,11 +432,12 @@ class Screen(_Sitting):
 
     def __init__(
         self,
-        reference: Reference,
+        reference: Reference | None = None,
         protocol: str | Protocol | None = None,
         *,
         rule: str | Rule | None = None,
-        settings: RuleSettings | None = None,
+        hypotheses: str | None = None,
+        settings: RuleSettings | NotchSettings | None = None,
         allow_unverified: bool = False,
         other_ear: Audiogram | None = None,
         transducer: str = "unknown",
@@ -437,13 +448,17 @@ class Screen(_Sitting):
     ) -> None:
         if rule is not None and protocol is not None:
             raise ValueError("give a rule or a protocol, not both: they ask different questions")
-        if rule is None and settings is not None:
+        if hypotheses is not None:
+            _check_hypotheses(hypotheses, reference, protocol, rule)
+        if rule is None and hypotheses is None and settings is not None:
             raise ValueError("settings belong to a rule; without one give a protocol")
         self.rule = None if rule is None else as_rule(rule, allow_unverified)
+        self.hypotheses = hypotheses
         self.protocol = as_protocol("best" if protocol is None else protocol)
-        self.settings = RuleSettings() if settings is None else settings
-        if not isinstance(self.settings, RuleSettings):
-            raise ValueError(f"settings must be earshift.RuleSettings, got {settings!r}")
+        kind = RuleSettings if hypotheses is None else NotchSettings
+        self.settings = kind() if settings is None else settings
+        if not isinstance(self.settings, kind):
+            raise ValueError(f"settings must be earshift.{kind.__name__}, got {settings!r}")
         for asked_for in (self.protocol.strategy, self.settings.strategy):
             if asked_for not in choose.STRATEGIES:
                 raise ValueError(
@@ -451,7 +466,7 @@ class Screen(_Sitting):
                 )
         if domain is None:
             domain = reference.domain if isinstance(reference, Exam) else "fine"
-        asked: Protocol | RuleSettings = self.protocol if rule is None else self.settings
+        asked = self._asked
         super().__init__(
             seed=seed,
             max_tones=asked.max_tones if max_tones is None else max_tones,
@@ -462,7 +477,9 @@ class Screen(_Sitting):
         )
         self.guess, self.lapse = asked.guess, asked.lapse
         # Kept as data: what happens to the reference exam later is no concern of this screen.
-        self._reference_data = _reference_to_dict(reference)
+        self._reference_data = None if hypotheses else _reference_to_dict(reference)
+        if reference is None:  # nobody's earlier exam: what is known is the population
+            reference = population_norm()
         prior = hyperprior(reading_sd_db=self.protocol.reading_sd_db)
         self.reference_field = _reference_field(
             reference, self.domain, prior, self.guess, self.lapse
@@ -471,8 +488,10 @@ class Screen(_Sitting):
             prior = hyperprior(sloped=True)
         self._prior = prior
         self._obstacles: dict[float, str] = {}
-        self._question: ModelQuestion | ShiftModel
-        if self.rule is None:
+        self._question: ModelQuestion | ShiftModel | NotchModel
+        if isinstance(self.settings, NotchSettings):
+            self._question = NotchModel(self.domain, self.settings)
+        elif self.rule is None:
             self._question = ModelQuestion(self.reference_field, self.protocol, prior)
         else:
             if not self.domain.of_tones:
@@ -482,8 +501,13 @@ class Screen(_Sitting):
                 self.reference_field, self.domain, self.rule, self.settings, self.seed,
                 unusable_hz=self._obstacles,
             )  # fmt: skip
-        self._states: list[ModelState | ShiftState] = []
+        self._states: list[ModelState | ShiftState | NotchState] = []
         self._catches: tuple[bool, ...] = ()
+
+    @property
+    def _asked(self) -> Protocol | RuleSettings | NotchSettings:
+        """The settings of the question that is asked."""
+        return self.protocol if self.rule is None and self.hypotheses is None else self.settings
 
     def _find_obstacles(self, reference: Reference, rule: Rule) -> dict[float, str]:
         """The rule's frequencies at which nothing can be said, and why."""
@@ -511,17 +535,17 @@ class Screen(_Sitting):
         self._catches = (*self._catches, as_heard(heard))
 
     @property
-    def state(self) -> "ModelState | ShiftState":
+    def state(self) -> "ModelState | ShiftState | NotchState":
         """What all trials so far say."""
         count, done = len(self._trials), self._states
         # A product of one-step predictions has to take every step, in order; others need the last.
-        step_by_step = self.rule is None and self.protocol.evidence == "running"
+        step_by_step = self._asked is self.protocol and self.protocol.evidence == "running"
         while not done or done[-1].answers.count != count:
             number = min(len(done), count) if step_by_step else count
             answers = answers_of(self._trials[:number], self.domain)
             if isinstance(self._question, ModelQuestion):
                 before = done[-1] if step_by_step and done else None
-                assert not isinstance(before, ShiftState)
+                assert before is None or isinstance(before, ModelState)
                 done.append(self._question.assess(answers, before))
             else:
                 done.append(self._question.assess(answers))
@@ -534,17 +558,18 @@ class Screen(_Sitting):
 
     @property
     def p_changed(self) -> float:
-        """Posterior probability of change; under a rule, that it is met."""
+        """Posterior probability of change; under a rule, that it is met; else of a notch."""
         return self.state.p_changed
 
     @property
     def decision(self) -> str:
         """changed, unchanged, inconclusive or not determinable, by the evidence now.
 
-        Somebody who reports silence is not cleared by the tones they reported.
+        Of a notch: notch, no notch or inconclusive. Somebody who reports silence is not cleared by
+        the tones they reported.
         """
         decision = self.state.decision
-        poor = decision == "unchanged" and self.reliability == "poor"
+        poor = decision in ("unchanged", "no notch") and self.reliability == "poor"
         return "inconclusive" if poor else decision
 
     @property
@@ -554,7 +579,7 @@ class Screen(_Sitting):
 
     def scores(self) -> Array:
         state = self.state
-        strategy = (self.protocol if self.rule is None else self.settings).strategy
+        strategy = self._asked.strategy
         hypotheses = None
         if strategy in ("differential", "uncertainty"):
             hypotheses = state.hypotheses(self.domain.places, self.domain.intensities)
@@ -583,7 +608,7 @@ class Screen(_Sitting):
             tones=len(self._trials),
             shifts=self._shifts(frequencies_hz) if self.domain.of_tones else (),
             converged=self.reference_field.converged and state.converged,
-            protocol=self.protocol.name if self.rule is None else None,
+            protocol=self.hypotheses or (self.protocol.name if self.rule is None else None),
             rule=None if self.rule is None else self.rule.name,
             catch_trials=len(self._catches),
             false_alarms=sum(self._catches),
@@ -594,7 +619,7 @@ class Screen(_Sitting):
             notes=self._notes(state),
         )
 
-    def _notes(self, state: "ModelState | ShiftState") -> tuple[str, ...]:
+    def _notes(self, state: "ModelState | ShiftState | NotchState") -> tuple[str, ...]:
         notes = []
         if any(self._catches):
             notes.append(
@@ -604,6 +629,8 @@ class Screen(_Sitting):
         loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self._trials), default=0.0)
         if self.other_ear is None and loudest >= UNCHECKED_DB_HL:
             notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
+        if isinstance(self.settings, NotchSettings):
+            notes.append(POPULATION_NOTES[self.settings.population])
         if self.rule is None or not isinstance(state, ShiftState):
             return tuple(notes)
         if state.decision == "changed" and self.rule.confirm_by_retest:
@@ -677,13 +704,15 @@ class Screen(_Sitting):
         return exam
 
     def _design(self) -> dict[str, Any]:
-        return {
+        by_protocol = self._asked is self.protocol
+        design = {
             **super()._design(),
-            "protocol": self.protocol.to_dict() if self.rule is None else None,
+            "protocol": self.protocol.to_dict() if by_protocol else None,
             "rule": None if self.rule is None else self.rule.to_dict(),
-            "settings": None if self.rule is None else self.settings.to_dict(),
+            "settings": None if by_protocol else self.settings.to_dict(),
             "reference": self._reference_data,
         }
+        return design if self.hypotheses is None else {**design, "hypotheses": self.hypotheses}
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "catches": list(self._catches)}
@@ -691,8 +720,10 @@ class Screen(_Sitting):
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
         data = design.pop("reference")
-        reference = _REFERENCES[data["kind"]].from_dict(data["data"])
         protocol, rule, settings = (design.pop(name) for name in ("protocol", "rule", "settings"))
+        if "hypotheses" in design:
+            return cls(settings=NotchSettings(**settings), **design)
+        reference = _REFERENCES[data["kind"]].from_dict(data["data"])
         if (protocol is None) == (rule is None):
             raise ValueError("a screen's design has a protocol or a rule, and not both")
         return cls(
@@ -723,12 +754,22 @@ def _measured(reference: Reference) -> set[float] | None:
     return set(reference.frequencies_hz) if isinstance(reference, Norm) else None
 
 
-def _reference_to_dict(reference: Reference) -> dict[str, Any]:
+def _check_hypotheses(hypotheses: object, *others: object) -> None:
+    if hypotheses != NOTCH:
+        raise ValueError(f'hypotheses must be "{NOTCH}" or None, got {hypotheses!r}')
+    if any(other is not None for other in others):
+        raise ValueError(
+            'a screen with hypotheses="notch" has no reference, protocol or rule: leave them out'
+        )
+
+
+def _reference_to_dict(reference: Reference | None) -> dict[str, Any]:
     for kind, known in _REFERENCES.items():
         if isinstance(reference, known):
             return {"kind": kind, "data": reference.to_dict()}
     raise ValueError(
         f"reference must be an earshift Exam, Audiogram or Norm, got {type(reference).__name__}"
+        '; without one, only hypotheses="notch" can be asked'
     )
 
 
