@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import earshift as es
 from earshift.records import Calibration, ExamRecord, ImportedAudiogram, Person, TrialRecord
 from earshift.store import Store, StoreError, tables
+from earshift.store.database import writing
 
 BERLIN = "Europe/Berlin"
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123456, tzinfo=UTC)
@@ -235,7 +237,7 @@ def test_the_erased_get_nothing_new(store: Store) -> None:
 
 # Append-only
 
-TABLES = sorted(tables.metadata.tables)
+TABLES = sorted(tables.metadata.tables.keys() - set(tables.CACHES))
 
 
 @pytest.fixture
@@ -243,7 +245,43 @@ def filled(store: Store, database: str) -> str:
     """A database with rows in every table, of one person erased and of one who is not."""
     gone = store.add_person(author="mh", name="gone")
     store.erase_person(gone.id, author="mh", reason="asked")
-    a_full_person(store)
+    person, screen = a_full_person(store)
+    store.handle("people", person.id)
+    store.add_press(screen.id, author="mh", number=1)
+    store.set_baseline(person.id, screen.ear, screen.id, author="mh", reason="first")
+    now = datetime.now(UTC)
+    with writing(store.engine) as connection:
+        for table, values in (
+            (tables.users, {"name": "mh", "created_at": now}),
+            (
+                tables.user_states,
+                {
+                    "user_id": 1,
+                    "role": "admin",
+                    "password_hash": "x",
+                    "state": "active",
+                    "reason": "",
+                },
+            ),
+            (
+                tables.keys,
+                {
+                    "kind": "session",
+                    "secret_sha256": "x",
+                    "name": "",
+                    "scope": {},
+                    "created_at": now,
+                },
+            ),
+            (tables.key_ends, {"key_id": 1, "reason": "logout"}),
+            (
+                tables.login_attempts,
+                {"name_sha256": "x", "address": "x", "succeeded": True, "at": now},
+            ),
+        ):
+            common = {"at": now, "author": "mh"}
+            known = {name: value for name, value in common.items() if name in table.c}
+            connection.execute(sqlalchemy.insert(table).values(known | values))
     return database
 
 

@@ -7,16 +7,25 @@ tone, and an exam read back from a file asks what the unbroken one would have as
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from itertools import product
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from earshift import choose, ep, field
 from earshift.change import ModelQuestion, ModelState, Protocol, as_protocol
-from earshift.field import Answers, Field, Threshold
+from earshift.field import Answers, Field, PlaceThreshold, Threshold
 from earshift.norms import Hyperprior, Norm, hyperprior, population_norm
-from earshift.notch import NOTCH, POPULATION_NOTES, NotchModel, NotchSettings, NotchState
+from earshift.notch import (
+    HIGHEST_HZ,
+    LOWEST_HZ,
+    NOTCH,
+    POPULATION_NOTES,
+    NotchModel,
+    NotchSettings,
+    NotchState,
+)
 from earshift.rules import Rule, as_rule, unverified_note
 from earshift.shift import SMALLEST_SLOPE, RuleSettings, ShiftModel, ShiftState
 from earshift.stimulus import (
@@ -31,14 +40,17 @@ from earshift.stimulus import (
     as_domain,
     as_heard,
     crossing_level,
+    finite,
     own_ear_only,
     whole,
 )
 
 Array = NDArray[np.float64]
+Spot = float | tuple[float, ...]  # a place in the axes' units; of a tone, its frequency in Hz
 
 SCHEMA = 1  # of to_dict
 SAMPLES = 4000  # for thresholds and shifts
+FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
 UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
 AUDIOMETRIC_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
 
@@ -70,6 +82,7 @@ class _Sitting:
         allowed(limits, self.domain, ())  # refuses limits that leave nothing to play
         self.other_ear, self.transducer = other_ear, transducer
         self._own_ear_only = own_ear_only(self.domain, other_ear, transducer)
+        self._reference_levels: Array | None = None  # this ear's earlier thresholds, by place
         self._trials: tuple[Trial, ...] = ()
         self._next: tuple[int, Tone] | None = None
 
@@ -98,7 +111,8 @@ class _Sitting:
 
     def _playable(self) -> NDArray[np.bool_]:
         """Which candidates may be played now; never one that the other ear might hear."""
-        return allowed(self.limits, self.domain, self._trials) & self._own_ear_only
+        mask = allowed(self.limits, self.domain, self._trials, self._reference_levels)
+        return mask & self._own_ear_only
 
     def _choose(self) -> Tone:
         mask = self._playable()
@@ -112,15 +126,39 @@ class _Sitting:
     def _answers(self) -> Answers:
         return answers_of(self._trials, self.domain)
 
-    def _frequencies(self, wanted: Sequence[float] | None) -> tuple[Array, Array]:
+    def _spots(self, wanted: Sequence[Spot] | None) -> tuple[list[tuple[float, ...]], Array]:
+        """Where thresholds are wanted: in the axes' units, and as places.
+
+        By default the audiometric frequencies that are in range; on other axes than a tone's, every
+        place of the domain.
+        """
+        if self.domain.of_tones:
+            frequencies, places = self._frequencies(wanted)
+            return [(float(f),) for f in frequencies], places
+        axes = self.domain.smooth
+        if wanted is None:
+            wanted = list(product(*(axis.values for axis in axes)))
+        spots = []
+        for spot in wanted:
+            values = (spot,) if isinstance(spot, int | float | np.number) else tuple(spot)
+            if len(values) != len(axes):
+                names = ", ".join(axis.name for axis in axes)
+                raise ValueError(f"a place of this domain has a value for {names}; got {spot!r}")
+            spots.append(
+                tuple(a.check(finite(v, a.name)) for a, v in zip(axes, values, strict=True))
+            )
+        if not spots:
+            raise ValueError("thresholds need at least one place")
+        units = [[a.to_model(v) for a, v in zip(axes, s, strict=True)] for s in spots]
+        return spots, np.array(units)
+
+    def _frequencies(self, wanted: Sequence[Spot] | None) -> tuple[Array, Array]:
         """Frequencies in Hz and as places; by default the audiometric ones that are in range."""
-        if not self.domain.of_tones:
-            raise ValueError("thresholds in dB HL need a domain of tones; use `field` for others")
         axis = self.domain.smooth[0]
         if wanted is None:
             low, high = axis.values[0], axis.values[-1]
             wanted = [f for f in AUDIOMETRIC_HZ if low <= f <= high]
-        checked = [axis.check(Tone(f, 0.0).frequency_hz) for f in wanted]
+        checked = [axis.check(Tone(cast(float, f), 0.0).frequency_hz) for f in wanted]
         if not checked:
             raise ValueError("thresholds need at least one frequency")
         return np.array(checked), np.array([[axis.to_model(f)] for f in checked])
@@ -293,13 +331,17 @@ class Exam(_Sitting):
             return halton_tone(self.seed, count, self.domain, self._playable())
         return super()._choose()
 
-    def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
-        """Thresholds in dB HL with 95 % intervals, from the field's samples with rising slope."""
-        frequencies, places = self._frequencies(frequencies_hz)
+    def thresholds(self, frequencies_hz: Sequence[Spot] | None = None) -> list[Threshold]:
+        """Thresholds in dB HL with 95 % intervals, from the field's samples with rising slope.
+
+        On other axes than a tone's the places are numbers (tuples of them with several smooth
+        axes), all of the domain's by default, and each result is a `PlaceThreshold`.
+        """
+        spots, places = self._spots(frequencies_hz)
         mean, cov = self.field.latent(places)
         draws = field.positive_slope_samples(mean, cov, [0], SAMPLES, self._rng(_SAMPLE))
         levels = -draws[:, 1:] / draws[:, :1]
-        return thresholds_from_samples(frequencies, levels, self.domain)
+        return thresholds_from_samples(spots, levels, self.domain)
 
     def _design(self) -> dict[str, Any]:
         return {
@@ -315,19 +357,30 @@ class Exam(_Sitting):
         return cls(**design)
 
 
-def thresholds_from_samples(frequencies: Array, levels: Array, domain: Domain) -> list[Threshold]:
+def thresholds_from_samples(
+    spots: Sequence[tuple[float, ...]], levels: Array, domain: Domain
+) -> list[Threshold]:
     """Median and 95 % interval of sampled thresholds (model units), cut to the domain."""
     axis = domain.intensity
     low_edge, high_edge = axis.values[0], axis.values[-1]
     out = []
-    for k, frequency in enumerate(frequencies):
+    for k, spot in enumerate(spots):
         middle, low, high = (
             axis.from_model(float(q)) for q in np.quantile(levels[:, k], (0.5, 0.025, 0.975))
         )
         censored = "below" if middle < low_edge else "above" if middle > high_edge else None
         cut = [min(max(v, low_edge), high_edge) for v in (middle, low, high)]
-        out.append(Threshold(float(frequency), cut[0], cut[1], cut[2], censored))
+        if domain.of_tones:
+            out.append(Threshold(spot[0], cut[0], cut[1], cut[2], censored))
+        else:
+            there = PlaceThreshold(_named(spot, domain), cut[0], cut[1], cut[2], censored)
+            out.append(cast(Threshold, there))
     return out
+
+
+def _named(spot: tuple[float, ...], domain: Domain) -> tuple[tuple[str, float], ...]:
+    """A place by the names of the smooth axes."""
+    return tuple((axis.name, value) for axis, value in zip(domain.smooth, spot, strict=True))
 
 
 @dataclass(frozen=True)
@@ -343,6 +396,20 @@ class Shift:
     shift_db: float
     low_db: float
     high_db: float
+    censored: bool
+
+
+@dataclass(frozen=True)
+class PlaceShift:
+    """A shift on other axes than a tone's: its place by the axes' names, else as `Shift`.
+
+    In the intensity's unit; on a logarithmic intensity axis in octaves.
+    """
+
+    place: tuple[tuple[str, float], ...]
+    shift: float
+    low: float
+    high: float
     censored: bool
 
 
@@ -375,6 +442,7 @@ class Verdict:
                 "notch": "A notch around 3-6 kHz",
                 "no notch": "No notch around 3-6 kHz",
                 "inconclusive": "Not decided whether there is a notch around 3-6 kHz",
+                "not determinable": "Whether there is a notch around 3-6 kHz is not determinable",
             }[self.decision]
             what = "probability of a notch"
         elif self.rule is None:
@@ -382,6 +450,7 @@ class Verdict:
                 "changed": "Hearing has changed from the reference",
                 "unchanged": "No change from the reference",
                 "inconclusive": "Not decided",
+                "not determinable": "Whether hearing has changed is not determinable",
             }[self.decision]
             what = "probability of change"
         else:
@@ -487,11 +556,15 @@ class Screen(_Sitting):
         if self.reference_field.slope_mean > 0:
             prior = hyperprior(sloped=True)
         self._prior = prior
+        if self.limits is not None and self.domain.of_tones:
+            self._reference_levels = self._find_reference_levels(reference)
         self._obstacles: dict[float, str] = {}
         self._question: ModelQuestion | ShiftModel | NotchModel
         if isinstance(self.settings, NotchSettings):
             self._question = NotchModel(self.domain, self.settings)
+            self._obstacles = self._find_unplayable(LOWEST_HZ, HIGHEST_HZ)
         elif self.rule is None:
+            self._obstacles = self._find_unreachable()
             self._question = ModelQuestion(self.reference_field, self.protocol, prior)
         else:
             if not self.domain.of_tones:
@@ -503,6 +576,64 @@ class Screen(_Sitting):
             )  # fmt: skip
         self._states: list[ModelState | ShiftState | NotchState] = []
         self._catches: tuple[bool, ...] = ()
+        self._presses = 0
+
+    def _thresholds_before(self, places: Array) -> Array:
+        """The reference's thresholds at these places, in the unit of the domain's levels."""
+        mean, _ = self.reference_field.latent(places)
+        axis = self.domain.intensity
+        return axis.origin - axis.scale * mean[1:] / max(float(mean[0]), SMALLEST_SLOPE)
+
+    def _find_reference_levels(self, reference: Reference) -> Array | None:
+        """This ear's earlier thresholds at all places; nan beyond the measured frequencies."""
+        if isinstance(reference, Norm):
+            return None  # other people's
+        levels = self._thresholds_before(self.domain.places)
+        if isinstance(reference, Audiogram):
+            measured = [*reference.thresholds_db_hl, *reference.no_response_db_hl]
+            frequencies = np.array(self.domain.smooth[0].values)
+            levels[(frequencies < min(measured)) | (frequencies > max(measured))] = np.nan
+        return levels
+
+    def _range_at(self, frequencies: Array) -> tuple[Array, Array]:
+        """The softest and loudest level that may ever be played at these frequencies."""
+        axis = self.domain.intensity
+        softest = np.full(frequencies.size, axis.values[0])
+        loudest = np.full(frequencies.size, axis.values[-1])
+        if self.limits is not None:
+            low, high = self.limits.range_at(self.domain)
+            nearest = [
+                int(np.abs(np.log2(np.array(self.domain.smooth[0].values) / f)).argmin())
+                for f in frequencies
+            ]
+            softest, loudest = np.maximum(softest, low[nearest]), np.minimum(loudest, high[nearest])
+        return softest, loudest
+
+    def _find_unreachable(self) -> dict[float, str]:
+        """Frequencies at which the limits let nothing be heard even by an unchanged ear."""
+        if self._reference_levels is None or self.limits is None:
+            return {}
+        _, loudest = self.limits.range_at(self.domain)
+        unit = self.domain.intensity.unit
+        return {
+            f: f"the reference lies above the loudest tone, {top:g} {unit}"
+            if np.isfinite(top)
+            else "the device does not play it"
+            for f, level, top in zip(
+                self.domain.smooth[0].values, self._reference_levels, loudest, strict=True
+            )
+            if level > top
+        }
+
+    def _find_unplayable(self, low_hz: float, high_hz: float) -> dict[float, str]:
+        """Frequencies between these two at which the limits let nothing be played."""
+        frequencies = np.array(self.domain.smooth[0].values)
+        softest, loudest = self._range_at(frequencies)
+        return {
+            float(f): "the device does not play it"
+            for f, low, high in zip(frequencies, softest, loudest, strict=True)
+            if low_hz <= f <= high_hz and not low <= high
+        }
 
     @property
     def _asked(self) -> Protocol | RuleSettings | NotchSettings:
@@ -513,19 +644,22 @@ class Screen(_Sitting):
         """The rule's frequencies at which nothing can be said, and why."""
         found: dict[float, str] = {}
         known = _measured(reference)
-        mean, _ = self.reference_field.latent(self._frequencies(rule.frequencies_hz)[1])
-        axis = self.domain.intensity
-        top = axis.values[-1]
-        if self.limits is not None:
-            top = min(top, self.limits.cap_db_hl)
-        for k, f in enumerate(rule.frequencies_hz):
+        frequencies, places = self._frequencies(rule.frequencies_hz)
+        levels = self._thresholds_before(places)
+        unit = self.domain.intensity.unit
+        for f, level, softest, top in zip(
+            rule.frequencies_hz, levels, *self._range_at(frequencies), strict=True
+        ):
             needed = max(c.at_least_db for c in rule.criteria if f in c.frequencies_hz)
-            level = axis.from_model(-float(mean[1 + k]) / max(float(mean[0]), SMALLEST_SLOPE))
             crossing = crossing_level(self.other_ear, self.transducer, f)
             if known is not None and f not in known:
                 found[f] = "the reference has no threshold there"
+            elif not softest <= top:
+                found[f] = "the device does not play it"
             elif level + needed > top:
-                found[f] = f"a shift of {needed:g} dB would need tones above {top:g} dB HL"
+                found[f] = f"a shift of {needed:g} dB would need tones above {top:g} {unit}"
+            elif level + needed < softest:
+                found[f] = f"the device plays nothing softer than {softest:g} {unit}"
             elif level + needed >= crossing:
                 found[f] = "the other ear might hear the tones"
         return found
@@ -533,6 +667,10 @@ class Screen(_Sitting):
     def tell_catch(self, heard: object) -> None:
         """Take the answer to a silent trial: it says how reliable the others are."""
         self._catches = (*self._catches, as_heard(heard))
+
+    def tell_press(self) -> None:
+        """Take note of a press of the button when nothing was to be answered."""
+        self._presses += 1
 
     @property
     def state(self) -> "ModelState | ShiftState | NotchState":
@@ -565,12 +703,16 @@ class Screen(_Sitting):
     def decision(self) -> str:
         """changed, unchanged, inconclusive or not determinable, by the evidence now.
 
-        Of a notch: notch, no notch or inconclusive. Somebody who reports silence is not cleared by
-        the tones they reported.
+        Of a notch: notch or no notch. Somebody who reports silence is not cleared by the tones they
+        reported, and nobody is cleared at frequencies where the limits let nothing be heard.
         """
         decision = self.state.decision
-        poor = decision in ("unchanged", "no notch") and self.reliability == "poor"
-        return "inconclusive" if poor else decision
+        if decision not in ("unchanged", "no notch"):
+            return decision
+        if self.reliability == "poor":
+            return "inconclusive"
+        # Under a rule the question itself leaves such frequencies out.
+        return "not determinable" if self.rule is None and self._obstacles else decision
 
     @property
     def done(self) -> bool:
@@ -598,15 +740,19 @@ class Screen(_Sitting):
         alone = field.fit(self._answers, self._prior, self.guess, self.lapse)
         return alone.moments(self.domain.places, self.domain.intensities)
 
-    def verdict(self, frequencies_hz: Sequence[float] | None = None) -> Verdict:
-        """What the screen says now, with the shift in dB at each frequency."""
+    def verdict(self, frequencies_hz: Sequence[Spot] | None = None) -> Verdict:
+        """What the screen says now, with the shift in dB at each frequency.
+
+        On other axes than a tone's the places are given as for `thresholds`, and each shift is a
+        `PlaceShift`.
+        """
         state = self.state
         return Verdict(
             decision=self.decision,
             p_changed=state.p_changed,
             log_bf=state.log_bf,
             tones=len(self._trials),
-            shifts=self._shifts(frequencies_hz) if self.domain.of_tones else (),
+            shifts=self._shifts(frequencies_hz),
             converged=self.reference_field.converged and state.converged,
             protocol=self.hypotheses or (self.protocol.name if self.rule is None else None),
             rule=None if self.rule is None else self.rule.name,
@@ -626,20 +772,22 @@ class Screen(_Sitting):
                 f"{sum(self._catches)} of {len(self._catches)} silent trials were reported as "
                 f"heard: reliability {self.reliability}."
             )
+        if self._presses >= FAIR_PRESSES:
+            notes.append(f"The button was pressed {self._presses} times when nothing was played.")
         loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self._trials), default=0.0)
         if self.other_ear is None and loudest >= UNCHECKED_DB_HL:
             notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
         if isinstance(self.settings, NotchSettings):
             notes.append(POPULATION_NOTES[self.settings.population])
-        if self.rule is None or not isinstance(state, ShiftState):
-            return tuple(notes)
-        if state.decision == "changed" and self.rule.confirm_by_retest:
-            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
         reasons: dict[str, list[str]] = {}
         for f, reason in self._obstacles.items():
             reasons.setdefault(reason, []).append(f"{f:g}")
         for reason, where in reasons.items():
             notes.append(f"Not determinable at {', '.join(where)} Hz: {reason}.")
+        if self.rule is None or not isinstance(state, ShiftState):
+            return tuple(notes)
+        if state.decision == "changed" and self.rule.confirm_by_retest:
+            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
         common = state.common_shift_db
         if common is not None:
             notes.append(
@@ -652,22 +800,26 @@ class Screen(_Sitting):
     def reliability(self) -> str:
         """Poor when all silent trials were "heard", or two or more and over a third of them.
 
-        Fair when any was, or when the numerical fit did not settle.
+        Poor, too, when the button was pressed between the tones more often than every other time.
+        Fair when any silent trial was "heard", at some presses, or when the fit did not settle.
         """
         alarms, trials = sum(self._catches), len(self._catches)
         if alarms and (alarms == trials or (alarms >= 2 and alarms > trials / 3)):
             return "poor"
+        presented = len(self._trials) + trials
+        if self._presses >= POOR_PRESSES and self._presses > presented / 2:
+            return "poor"
         settled = self.reference_field.converged and self.state.converged
-        return "fair" if alarms or not settled else "good"
+        return "fair" if alarms or self._presses >= FAIR_PRESSES or not settled else "good"
 
-    def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
+    def thresholds(self, frequencies_hz: Sequence[Spot] | None = None) -> list[Threshold]:
         """The ear's thresholds now, changed and unchanged weighed by their probability."""
-        frequencies, places = self._frequencies(frequencies_hz)
+        spots, places = self._spots(frequencies_hz)
         _, after = self.state.before_and_after(places, SAMPLES, self._rng(_SAMPLE), weighed=True)
-        return thresholds_from_samples(frequencies, after, self.domain)
+        return thresholds_from_samples(spots, after, self.domain)
 
-    def _shifts(self, frequencies_hz: Sequence[float] | None) -> tuple[Shift, ...]:
-        frequencies, places = self._frequencies(frequencies_hz)
+    def _shifts(self, frequencies_hz: Sequence[Spot] | None) -> tuple[Shift, ...]:
+        spots, places = self._spots(frequencies_hz)
         before, after = self.state.before_and_after(
             places, SAMPLES, self._rng(_SAMPLE), weighed=False
         )
@@ -676,14 +828,19 @@ class Screen(_Sitting):
         # A threshold outside the domain is only known to be outside: cut, then compare.
         change = (np.clip(after, low, high) - np.clip(before, low, high)) * axis.scale
         middle, lower, upper = np.quantile(change, (0.5, 0.025, 0.975), axis=0)
-        outside = np.zeros(frequencies.size, dtype=bool)
+        outside = np.zeros(len(spots), dtype=bool)
         for levels in (before, after):
             typical = np.median(levels, axis=0)
             outside |= (typical < low) | (typical > high)
-        return tuple(
-            Shift(float(f), float(middle[k]), float(lower[k]), float(upper[k]), bool(outside[k]))
-            for k, f in enumerate(frequencies)
-        )
+        out = []
+        for k, spot in enumerate(spots):
+            sizes = float(middle[k]), float(lower[k]), float(upper[k])
+            if self.domain.of_tones:
+                out.append(Shift(spot[0], *sizes, bool(outside[k])))
+            else:
+                there = PlaceShift(_named(spot, self.domain), *sizes, bool(outside[k]))
+                out.append(cast(Shift, there))
+        return tuple(out)
 
     def continue_exam(self, max_tones: int = 50) -> Exam:
         """A full exam of this ear that begins with every tone of this screen."""
@@ -715,7 +872,7 @@ class Screen(_Sitting):
         return design if self.hypotheses is None else {**design, "hypotheses": self.hypotheses}
 
     def to_dict(self) -> dict[str, Any]:
-        return {**super().to_dict(), "catches": list(self._catches)}
+        return {**super().to_dict(), "catches": list(self._catches), "presses": self._presses}
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
@@ -740,10 +897,12 @@ class Screen(_Sitting):
         screen = super().from_dict(data)
         try:
             catches = list(data["catches"])
+            presses = whole(data.get("presses", 0), "presses", 0)
         except (KeyError, TypeError) as error:
             raise ValueError(f"not the data of an earshift screen: {error!r}") from None
         for heard in catches:
             screen.tell_catch(heard)
+        screen._presses = presses
         return screen
 
 
@@ -781,7 +940,16 @@ def _reference_field(
             raise ValueError(
                 "the reference exam has no trials: run it first, or give an audiogram or a norm"
             )
+        if reference.domain.names != domain.names:
+            raise ValueError(
+                f"the reference exam has the axes {', '.join(reference.domain.names)}, the screen "
+                f"{', '.join(domain.names)}: they must be the same"
+            )
         return field.fit(answers_of(reference.trials, domain), prior, guess, lapse)
+    if not domain.of_tones:
+        raise ValueError(
+            "an audiogram or a norm is a reference for tones alone; on other axes give an exam"
+        )
     if isinstance(reference, Audiogram):
         return field.from_audiogram(reference, domain, guess, lapse)
     return field.from_norm(reference, domain, guess, lapse)

@@ -34,13 +34,18 @@ class Person:
 
 @dataclass(frozen=True)
 class Device:
-    """An audiometer or a sound card with its transducer; one calibrated unit."""
+    """An audiometer or a sound card with its transducer; one calibrated unit.
+
+    A device that plays through a browser has a `fingerprint`: browser, system, sample rate,
+    earphones, connection, volume. Another fingerprint is another device.
+    """
 
     id: int
     name: str
     transducer: str = "unknown"  # one of TRANSDUCERS
     model: str = ""
     serial: str = ""
+    fingerprint: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

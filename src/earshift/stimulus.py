@@ -6,7 +6,7 @@ part of the model and lives here alone.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from dataclasses import field as dataclass_field
 from functools import cached_property
@@ -117,9 +117,16 @@ class Trial:
     def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
         given = {name: value for name, value in data.items() if name != "heard"}
         heard = as_heard(data.get("heard"))
-        if "frequency_hz" in given and "level_db_hl" in given:
+        if {"frequency_hz", "level_db_hl"} <= given.keys() <= {f.name for f in fields(Tone)}:
             return cls(Tone(**given), heard)
         return cls(cast(Tone, Stimulus(tuple(given.items()))), heard)
+
+
+HEARING_LEVEL, RELATIVE_LEVEL = "dB HL", "relative dB"  # units of a tone's level
+
+
+# What a stimulus or a trial calls something else.
+_TAKEN_NAMES = frozenset({"values", "to_dict", "heard", "ear"})
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,15 @@ class Axis:
     logarithmic: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise ValueError(
+                "an axis needs a name of letters, digits and underscores, such as contrast_db; "
+                f"got {self.name!r}"
+            )
+        if self.name in _TAKEN_NAMES:
+            raise ValueError(f"an axis cannot be called {self.name!r}: the name has a meaning here")
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
+            raise ValueError(f"axis {self.name} needs a list of values, got {self.values!r}")
         values = tuple(sorted({finite(v, f"a value of axis {self.name}") for v in self.values}))
         if not values:
             raise ValueError(f"axis {self.name} has no candidate values: give at least one")
@@ -176,8 +192,8 @@ def _frequency_axis(values: Sequence[float]) -> Axis:
     return Axis("frequency_hz", "Hz", tuple(values), 1000.0, 1.0, logarithmic=True)
 
 
-def _level_axis(values: Sequence[float]) -> Axis:
-    return Axis("level_db_hl", "dB HL", tuple(values), 50.0, 10.0)
+def _level_axis(values: Sequence[float], unit: str) -> Axis:
+    return Axis("level_db_hl", unit, tuple(values), 50.0, 10.0)
 
 
 @dataclass(frozen=True)
@@ -188,16 +204,38 @@ class Domain:
     smooth: tuple[Axis, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "smooth", tuple(self.smooth))
+        for axis in (self.intensity, *self.smooth):
+            if not isinstance(axis, Axis):
+                raise ValueError(f"the axes of a domain must be earshift.Axis, got {axis!r}")
         if not self.smooth:
             raise ValueError("a domain needs at least one smooth axis besides the intensity")
-        names = [self.intensity.name, *(axis.name for axis in self.smooth)]
-        if len(set(names)) != len(names):
-            raise ValueError(f"the axes of a domain need different names, got {names}")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError(f"the axes of a domain need different names, got {self.names}")
+        if len(self.intensity.values) < 2:
+            raise ValueError(
+                f"the intensity {self.intensity.name} needs two values or more: without a step "
+                "there is no threshold to find"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The axes by name, the intensity first."""
+        return self.intensity.name, *(axis.name for axis in self.smooth)
 
     @classmethod
-    def tones(cls, frequencies_hz: Sequence[float], levels_db_hl: Sequence[float]) -> "Domain":
-        """An audiometric domain from its two candidate lists."""
-        return cls(_level_axis(levels_db_hl), (_frequency_axis(frequencies_hz),))
+    def tones(
+        cls,
+        frequencies_hz: Sequence[float],
+        levels_db_hl: Sequence[float],
+        unit: str = HEARING_LEVEL,
+    ) -> "Domain":
+        """An audiometric domain from its two candidate lists.
+
+        Levels of equipment that nobody has calibrated are `RELATIVE_LEVEL`s: they compare with
+        those of the same equipment, and with nothing else.
+        """
+        return cls(_level_axis(levels_db_hl, unit), (_frequency_axis(frequencies_hz),))
 
     @cached_property
     def places(self) -> Array:
@@ -261,12 +299,14 @@ class Domain:
 
 
 LEVELS_DB_HL = tuple(float(level) for level in range(-10, 101, 5))
+RELATIVE_LEVELS = tuple(float(level) for level in range(0, 71, 5))
 FINE_HZ = tuple(sorted([*(500.0 * 2 ** (k / 4) for k in range(17)), 3000.0, 6000.0]))
 AUDIOMETER_HZ = (500.0, 750.0, 1000.0, 1500.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
 
 DOMAINS: dict[str, Domain] = {
     "fine": Domain.tones(FINE_HZ, LEVELS_DB_HL),
     "audiometer": Domain.tones(AUDIOMETER_HZ, LEVELS_DB_HL),
+    "relative": Domain.tones(AUDIOMETER_HZ, RELATIVE_LEVELS, RELATIVE_LEVEL),
 }
 
 
@@ -279,13 +319,27 @@ def as_domain(domain: "str | Domain") -> Domain:
     return DOMAINS[domain]
 
 
+def _device_rows(given: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], ...]:
+    rows = tuple(tuple(finite(value, "a level of the device") for value in row) for row in given)
+    if not rows or any(len(row) != 3 for row in rows):
+        raise ValueError(
+            f"device needs (frequency, softest, loudest) at one frequency or more, got {given!r}"
+        )
+    return rows
+
+
 @dataclass(frozen=True)
 class Limits:
     """How loud a tone may be, as a function of the trials so far and nothing else.
 
     The ceiling at a place is the cap, or less: the highest of `start_db_hl`, `above_heard_db` over
     a tone heard nearby and `above_missed_db` over one missed nearby, where nearby means within
-    `near_octaves`. So levels rise only step by step above what was answered.
+    `near_octaves`. So levels rise only step by step above what was answered. With
+    `above_reference_db`, somebody who has heard any tone is known to hear at all, and may be given
+    that much over the ear's own earlier threshold.
+
+    `device` lists what the equipment can and may play: (frequency in Hz, softest, loudest level).
+    A frequency that is not listed is not played.
     """
 
     cap_db_hl: float = 90.0
@@ -293,18 +347,35 @@ class Limits:
     above_heard_db: float = 20.0
     above_missed_db: float = 20.0
     near_octaves: float = 0.5
+    above_reference_db: float | None = None
+    device: tuple[tuple[float, float, float], ...] | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            object.__setattr__(self, field.name, finite(getattr(self, field.name), field.name))
+            given = getattr(self, field.name)
+            if given is None and field.default is None:
+                continue
+            clean = _device_rows(given) if field.name == "device" else finite(given, field.name)
+            object.__setattr__(self, field.name, clean)
         if self.cap_db_hl > 120:
             raise ValueError(f"cap_db_hl must be at most 120, got {self.cap_db_hl:g}")
         if min(self.above_heard_db, self.above_missed_db, self.near_octaves) < 0:
             raise ValueError(f"limits must not be negative: {self}")
 
-    def allowed(self, domain: Domain, trials: Sequence[Trial]) -> Mask:
-        """Which candidates (places x intensities) may be played now."""
+    def allowed(
+        self, domain: Domain, trials: Sequence[Trial], reference_db_hl: Array | None = None
+    ) -> Mask:
+        """Which candidates (places x intensities) may be played now.
+
+        `reference_db_hl` has the ear's own earlier threshold at every place, nan where unknown.
+        """
         ceiling = np.full(domain.shape[0], self.start_db_hl)
+        if (
+            self.above_reference_db is not None
+            and reference_db_hl is not None
+            and any(trial.heard for trial in trials)
+        ):
+            ceiling = np.fmax(ceiling, reference_db_hl + self.above_reference_db)
         places = domain.places
         for trial in trials:
             gap = np.sqrt(((places - np.array(domain.place_of(trial.tone))) ** 2).sum(axis=1))
@@ -312,19 +383,40 @@ class Limits:
             near = gap <= self.near_octaves + 1e-9
             level = getattr(trial.tone, domain.intensity.name)
             ceiling[near] = np.maximum(ceiling[near], level + rise)
-        ceiling = np.minimum(ceiling, self.cap_db_hl)
+        softest, loudest = self.range_at(domain)
+        ceiling = np.minimum(ceiling, loudest)
         levels = np.array(domain.intensity.values)
-        return np.asarray(levels[None, :] <= ceiling[:, None] + 1e-9)
+        return np.asarray(
+            (levels[None, :] <= ceiling[:, None] + 1e-9)
+            & (levels[None, :] >= softest[:, None] - 1e-9)
+        )
 
-    def to_dict(self) -> dict[str, float]:
+    def range_at(self, domain: Domain) -> tuple[Array, Array]:
+        """Softest and loudest level that could ever be played, at every place of the domain."""
+        count = domain.shape[0]
+        if self.device is None:
+            return np.full(count, -np.inf), np.full(count, self.cap_db_hl)
+        if not domain.of_tones:
+            raise ValueError("what a device can play needs a domain of tones")
+        known = {frequency: (low, high) for frequency, low, high in self.device}
+        nothing = (np.inf, -np.inf)
+        ends = np.array([known.get(f, nothing) for f in domain.smooth[0].values])
+        return ends[:, 0], np.minimum(ends[:, 1], self.cap_db_hl)
+
+    def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def allowed(limits: Limits | None, domain: Domain, trials: Sequence[Trial]) -> Mask:
+def allowed(
+    limits: Limits | None,
+    domain: Domain,
+    trials: Sequence[Trial],
+    reference_db_hl: Array | None = None,
+) -> Mask:
     """The candidates that may be played; a ValueError if the limits leave none."""
     if limits is None:
         return np.ones(domain.shape, dtype=bool)
-    mask = limits.allowed(domain, trials)
+    mask = limits.allowed(domain, trials, reference_db_hl)
     if not mask.any():
         raise ValueError(
             f"the limits leave no tone to play: softest candidate "

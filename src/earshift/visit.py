@@ -616,5 +616,5 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
         mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
     )
     return thresholds_from_samples(
-        np.array(frequencies), -draws[:, 1:] / draws[:, :1], screen.domain
+        [(f,) for f in frequencies], -draws[:, 1:] / draws[:, :1], screen.domain
     )

@@ -209,6 +209,7 @@ class Store:
         transducer: str = "unknown",
         model: str = "",
         serial: str = "",
+        fingerprint: Mapping[str, Any] | None = None,
     ) -> Device:
         """A new audiometer or sound card with its transducer."""
         values = {
@@ -216,6 +217,7 @@ class Store:
             "transducer": rows.one_of(transducer, TRANSDUCERS, "transducer"),
             "model": rows.text(model, "model", blank=True),
             "serial": rows.text(serial, "serial", blank=True),
+            "fingerprint": rows.plain(fingerprint or {}, "fingerprint"),
         }
         with writing(self.engine) as connection:
             return rows.to_record(

@@ -108,6 +108,7 @@ devices = _table(
     Column("transducer", Text, nullable=False),
     Column("model", Text, nullable=False),
     Column("serial", Text, nullable=False),
+    Column("fingerprint", JSON, nullable=False, default=dict),
 )
 
 calibrations = _table(

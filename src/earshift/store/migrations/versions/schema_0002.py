@@ -16,6 +16,8 @@ down_revision = "0001"
 def upgrade() -> None:
     # How an exam was given: sound, timing, who answered. Older exams say nothing.
     op.add_column("exams", sa.Column("delivery", sa.JSON, nullable=False, server_default="{}"))
+    # What makes a browser's sound this device's and no other's; an audiometer has none.
+    op.add_column("devices", sa.Column("fingerprint", sa.JSON, nullable=False, server_default="{}"))
     new_table(
         "handles",
         *text("kind"),
