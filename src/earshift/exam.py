@@ -437,6 +437,8 @@ class Verdict:
         return asdict(self)
 
     def __str__(self) -> str:
+        # On other axes than a tone's there is nothing to hear.
+        elsewhere = any(isinstance(shift, PlaceShift) for shift in self.shifts)
         if self.protocol == NOTCH:
             words = {
                 "notch": "A notch around 3-6 kHz",
@@ -447,7 +449,8 @@ class Verdict:
             what = "probability of a notch"
         elif self.rule is None:
             words = {
-                "changed": "Hearing has changed from the reference",
+                "changed": f"{'Answers have' if elsewhere else 'Hearing has'} changed from the "
+                "reference",
                 "unchanged": "No change from the reference",
                 "inconclusive": "Not decided",
                 "not determinable": "Whether hearing has changed is not determinable",
@@ -463,7 +466,8 @@ class Verdict:
             what = "probability that it is met"
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
         added = "".join(f" {note}" for note in (self.unverified, *self.notes) if note)
-        after = f"after {self.tones} tone{'s' if self.tones != 1 else ''}"
+        unit = "trial" if elsewhere else "tone"
+        after = f"after {self.tones} {unit}{'s' if self.tones != 1 else ''}"
         if self.decision == "not determinable":  # a probability would pass for an answer
             return f"{words} {after}.{doubt}{added}"
         return f"{words}: {what} {self.p_changed:.1%} {after}.{doubt}{added}"

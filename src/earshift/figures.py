@@ -233,6 +233,7 @@ def save_right_by_tones(
         axes.axhline(0.95, color="0.6", linewidth=0.8)
         _draw_points(axes, methods)
         axes.set_ylim(0.45, 1.0)
+        axes.set_xticks(range(0, 21, 5))
         axes.set_xlabel("tones")
         axes.set_title(f"{group} ears")
     panels[0].set_ylabel("share right")

@@ -216,6 +216,8 @@ def write_notch_results(
         if rows.is_empty():
             continue
         numbers = summary["groups"][group] = {}
+        # All methods in every panel, so that a line looks the same in each.
+        curves[group] = {METHOD_WORDS[method]: [] for method in METHODS}
         lines += [
             f"### {group.capitalize()} ears: {words} ({rows['ear'].n_unique()} ears)",
             "",
@@ -237,7 +239,7 @@ def write_notch_results(
                     ", ".join(f"{ended[word]:.1%}" for word in ("right", "wrong", "undecided")),
                     f"{ended['mean_tones']:.1f}",
                 ]
-                curves.setdefault(group, {})[METHOD_WORDS[method]] = _curve(part)
+                curves[group][METHOD_WORDS[method]] = _curve(part)
             lines.append(f"| {METHOD_WORDS[method]} | {' | '.join(cells)} |")
         lines.append("")
     lines += [*_judgement(summary), "", "![share right by tones](notch.png)", ""]
