@@ -5,6 +5,7 @@ earlier one, and chance comes from (seed, number of trials) alone. So asking twi
 tone, and an exam read back from a file asks what the unbroken one would have asked.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import product
@@ -104,6 +105,10 @@ class _Sitting:
         if self._next is None or self._next[0] != count:
             self._next = (count, self._choose())
         return self._next[1]
+
+    def fork(self) -> Self:
+        """Another one with the same trials; what either is told is no concern of the other's."""
+        return copy.copy(self)
 
     def scores(self) -> Array:
         """Score of every candidate (places x levels of the domain) by the strategy, now."""
@@ -675,6 +680,11 @@ class Screen(_Sitting):
     def tell_press(self) -> None:
         """Take note of a press of the button when nothing was to be answered."""
         self._presses += 1
+
+    def fork(self) -> Self:
+        other = super().fork()
+        other._states = list(self._states)
+        return other
 
     @property
     def state(self) -> "ModelState | ShiftState | NotchState":

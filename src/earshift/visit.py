@@ -5,13 +5,17 @@ silent catch trials, practice), writes every answer to the store before anything
 at the end stores the result as it was shown. The command line and the web drive the same calls.
 """
 
+import copy
+import math
 import os
 import re
 import secrets
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from dataclasses import field as dataclass_field
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -20,39 +24,30 @@ import numpy as np
 
 from earshift import __version__, field
 from earshift.change import Protocol
+from earshift.delivery import Delivery, compare_devices, is_relative, supervised_limits
 from earshift.exam import SAMPLES, SCHEMA, Exam, Screen, thresholds_from_samples
 from earshift.field import Threshold
 from earshift.records import EARS, ExamRecord, Person, ResultRecord, TrialRecord, Visit
 from earshift.rules import Rule
+from earshift.shift import RuleSettings
 from earshift.stimulus import Audiogram, Limits, Tone, as_heard, finite
 
 if TYPE_CHECKING:
     from earshift.store import Store
 
-DOMAIN = "audiometer"  # the frequencies and 5 dB steps that every audiometer has
 EXAM_TONES = 50
 CLINIC_RULE = "osha-sts"
-CAP_DB_HL, CONFIRMED_CAP_DB_HL = 90.0, 100.0
 CATCH_EVERY = 8  # one silent trial in every eight presentations
 PRACTICE_HZ, PRACTICE_DB_HL, PRACTICE_TRIES = 1000.0, 40.0, 4
+# Without calibration the person's own softest 1 kHz tone is all there is to go by: practice climbs
+# to it from nothing, and what follows stays within so many dB above it.
+OWN_LEVEL_STEP_DB, OWN_LEVEL_SOUGHT_UP_TO = 5.0, 40.0
+START_ABOVE_OWN_DB, MOST_ABOVE_OWN_DB = 30.0, 60.0
+TURN_DOWN = "The softest tone was heard: turn the volume down, or check that nothing amplifies it."
+TURN_UP = "No soft tone was heard: turn the volume up to where it was set, and check the earphones."
 
 # Streams of chance apart from those of the engine, which uses the numbers below ten.
-_CATCH, _REFERENCE = 11, 12
-
-
-def supervised_limits(cap_db_hl: float = CAP_DB_HL, confirmed: bool = False) -> Limits:
-    """Limits of a test with an examiner: levels rise by at most 20 dB, and 90 dB HL is the cap.
-
-    Up to 100 dB HL only when the examiner has confirmed it.
-    """
-    cap = finite(cap_db_hl, "cap_db_hl")
-    most = CONFIRMED_CAP_DB_HL if confirmed else CAP_DB_HL
-    if not cap <= most:
-        raise ValueError(
-            f"tones may have at most {CAP_DB_HL:g} dB HL, and {CONFIRMED_CAP_DB_HL:g} dB HL after "
-            f"the examiner's confirmation; got a cap of {cap:g}"
-        )
-    return Limits(cap_db_hl=cap, above_heard_db=20.0, above_missed_db=20.0)
+_CATCH, _REFERENCE, _GAP = 11, 12, 13
 
 
 def as_zone(name: str) -> str:
@@ -150,16 +145,18 @@ def reference_for(
     exam_id: int | None = None,
     *,
     simulated: bool = False,
+    relative_device: int | None = None,
 ) -> ExamRecord:
     """What a screen of this ear is compared with: the newest full exam or imported audiogram.
 
     `exam_id` names another one of the same ear. Trials of a simulated listener are nobody's
-    hearing: they serve as a reference only when the screen is simulated too.
+    hearing: they serve as a reference only when the screen is simulated too. Levels of the
+    uncalibrated `relative_device` compare with its own alone.
     """
     if exam_id is not None:
         record = store.exam(exam_id)
         visit = store.visit(record.visit_id)
-        reason = _why_no_reference(record, visit, simulated)
+        reason = _why_no_reference(record, visit, simulated, relative_device)
         if visit.person_id != person_id:
             reason = "it is another person's"
         elif record.ear != ear:
@@ -169,7 +166,8 @@ def reference_for(
         return record
     reasons = []
     for record in reversed(store.exams(person_id, ear=ear)):
-        reason = _why_no_reference(record, store.visit(record.visit_id), simulated)
+        visit = store.visit(record.visit_id)
+        reason = _why_no_reference(record, visit, simulated, relative_device)
         if reason is None:
             return record
         if record.kind != "screen":
@@ -181,9 +179,17 @@ def reference_for(
     )
 
 
-def _why_no_reference(record: ExamRecord, visit: Visit, simulated: bool) -> str | None:
+def _why_no_reference(
+    record: ExamRecord, visit: Visit, simulated: bool, relative_device: int | None = None
+) -> str | None:
     if visit.mode == "simulated" and not simulated:
         return "its answers were simulated"
+    if relative_device is not None and not (
+        is_relative(record) and visit.device_id == relative_device
+    ):
+        return "levels without calibration compare only with the same device's"
+    if relative_device is None and is_relative(record):
+        return "its levels are relative to an uncalibrated device"
     if record.kind == "audiogram":
         return None
     if record.kind != "exam":
@@ -198,20 +204,26 @@ class Plan:
     ear: str
     sitting: Exam | Screen
     reference_exam_id: int | None = None
+    delivery: Delivery = dataclass_field(default_factory=Delivery)
 
 
 def plan_exam(
     ear: str,
     *,
+    delivery: Delivery | None = None,
     limits: Limits | None = None,
     seed: int | None = None,
     max_tones: int = EXAM_TONES,
 ) -> Plan:
     """A full exam of one ear."""
+    delivery = delivery or Delivery()
     exam = Exam.clinical(
-        seed=_seed(seed), max_tones=max_tones, limits=limits or supervised_limits()
+        domain=delivery.domain,
+        seed=_seed(seed),
+        max_tones=max_tones,
+        limits=limits or delivery.limits(_ear(ear)),
     )
-    return Plan(_ear(ear), exam)
+    return Plan(_ear(ear), exam, delivery=delivery)
 
 
 def plan_screen(
@@ -223,37 +235,61 @@ def plan_screen(
     protocol: str | Protocol | None = None,
     reference: int | None = None,
     simulated: bool = False,
-    transducer: str = "unknown",
+    device_id: int | None = None,
+    delivery: Delivery | None = None,
     limits: Limits | None = None,
     seed: int | None = None,
     max_tones: int | None = None,
 ) -> Plan:
     """A screen of one ear against its stored reference; by default for the clinic's rule.
 
-    What is known of the other ear keeps the screen from tones that it might hear.
+    What is known of the other ear keeps the screen from tones that it might hear, and a device that
+    is not the reference's widens what may be the device's doing.
     """
     if rule is None and protocol is None:
         rule = CLINIC_RULE
-    record = reference_for(store, person_id, _ear(ear), reference, simulated=simulated)
+    delivery = delivery or Delivery()
+    own_device = device_id if delivery.relative else None
+    record = reference_for(
+        store, person_id, _ear(ear), reference, simulated=simulated, relative_device=own_device
+    )
+    today = datetime.now(UTC).date()
+    offset, comparison = compare_devices(store, record, device_id, delivery.relative, today)
+    if simulated:  # nobody's ears and nobody's device
+        offset, comparison = 0.0, ""
     screen = Screen(
         _as_reference(store, record),
         protocol,
         rule=rule,
-        other_ear=_other_ear(store, person_id, ear, simulated),
-        transducer=transducer,
+        settings=None if rule is None else RuleSettings(device_offset_sd_db=offset),
+        other_ear=_other_ear(store, person_id, ear, simulated, own_device),
+        transducer="unknown" if device_id is None else store.device(device_id).transducer,
         seed=_seed(seed),
         max_tones=max_tones,
-        domain=DOMAIN,
-        limits=limits or supervised_limits(),
+        domain=delivery.domain,
+        limits=limits or delivery.limits(ear),
     )
-    return Plan(ear, screen, record.id)
+    return Plan(ear, screen, record.id, replace(delivery, comparison=comparison))
 
 
-def _other_ear(store: "Store", person_id: int, ear: str, simulated: bool) -> Audiogram | None:
+def plan_continuation(store: "Store", screen: ExamRecord, *, author: str) -> Plan:
+    """The full exam of an ear that begins with every tone of its screen."""
+    sitting = Session(store, screen.id, author=author).sitting
+    if not isinstance(sitting, Screen):
+        raise ValueError(f"exam {screen.id} is a full exam already")
+    delivery = replace(Delivery.from_dict(screen.delivery), continues=screen.id, comparison="")
+    return Plan(screen.ear, sitting.continue_exam(EXAM_TONES), delivery=delivery)
+
+
+def _other_ear(
+    store: "Store", person_id: int, ear: str, simulated: bool, relative_device: int | None
+) -> Audiogram | None:
     """The newest thresholds of the other ear, if there are any."""
     other = EARS[1 - EARS.index(ear)]
     try:
-        record = reference_for(store, person_id, other, simulated=simulated)
+        record = reference_for(
+            store, person_id, other, simulated=simulated, relative_device=relative_device
+        )
     except ValueError:
         return None
     known = _as_reference(store, record)
@@ -275,15 +311,24 @@ def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamR
         design=plan.sitting.to_dict()["design"],
         engine_version=__version__,
         reference_exam_id=plan.reference_exam_id,
+        delivery=plan.delivery.to_dict(),
     )
 
 
 def _as_reference(store: "Store", record: ExamRecord) -> Exam | Audiogram:
     if record.kind == "audiogram":
         return Audiogram.from_dict(record.design)
-    sitting = rebuild(record, store.trials(record.id))
+    sitting = rebuild(record, (*_carried(store, record), *store.trials(record.id)))
     assert isinstance(sitting, Exam)
     return sitting
+
+
+def _carried(store: "Store", record: ExamRecord) -> tuple[TrialRecord, ...]:
+    """Tones and practice of the screen that an exam goes on from; its silence stays behind."""
+    continues = record.delivery.get("continues")
+    if continues is None:
+        return ()
+    return tuple(trial for trial in store.trials(continues) if trial.kind != "catch")
 
 
 def _ear(ear: str) -> str:
@@ -321,20 +366,25 @@ def live_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
     return [trial for trial in trials if trial.voided_at is None]
 
 
-def rebuild(record: ExamRecord, trials: Sequence[TrialRecord]) -> Exam | Screen:
+def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0) -> Exam | Screen:
     """The exam or screen that a stored design and its live trials make.
 
-    A tone counts at the level that was really played; practice counts for nothing.
+    A tone counts at the level that was really played. Practice says nothing about the ear; without
+    calibration it says how loud the tones may be.
     """
     kinds: dict[str, type[Exam] | type[Screen]] = {"exam": Exam, "screen": Screen}
     if record.kind not in kinds:
         raise ValueError(f"exam {record.id} is an {record.kind}: it has no trials to go on with")
     live = live_trials(trials)
+    design = record.design
+    if is_relative(record):
+        own = own_level(live)
+        design = {**design, "limits": _above_own(design["limits"], own or 0.0)}
     return kinds[record.kind].from_dict(
         {
             "kind": record.kind,
             "schema": SCHEMA,
-            "design": record.design,
+            "design": design,
             "trials": [
                 {
                     "frequency_hz": trial.frequency_hz,
@@ -345,8 +395,24 @@ def rebuild(record: ExamRecord, trials: Sequence[TrialRecord]) -> Exam | Screen:
                 if trial.kind == "tone"
             ],
             "catches": [trial.heard for trial in live if trial.kind == "catch"],
+            "presses": presses,
         }
     )
+
+
+def own_level(live: Sequence[TrialRecord]) -> float | None:
+    """The softest practice tone that was heard twice in a row: today's own level at 1 kHz."""
+    practice = [trial for trial in live if trial.kind == "practice"]
+    for first, second in pairwise(practice):
+        if first.heard and second.heard and first.played_db_hl == second.played_db_hl:
+            return first.played_db_hl
+    return None
+
+
+def _above_own(limits: dict[str, Any], own: float) -> dict[str, Any]:
+    """Limits in relative levels: counted from the person's own level of today."""
+    cap = min(limits["cap_db_hl"], own + MOST_ABOVE_OWN_DB)
+    return {**limits, "cap_db_hl": cap, "start_db_hl": min(own + START_ABOVE_OWN_DB, cap)}
 
 
 def catch_due(seed: int, answered: int) -> bool:
@@ -383,8 +449,14 @@ class Session:
 
     def _load(self, exam_id: int) -> None:
         self.record = self.store.exam(exam_id)
+        self.delivery = Delivery.from_dict(self.record.delivery)
         self.trials: tuple[TrialRecord, ...] = self.store.trials(exam_id)
-        self.sitting = rebuild(self.record, self.trials)
+        self.presses = len(self.store.presses(exam_id))
+        self._carried = _carried(self.store, self.record)
+        self.sitting = self._fold()
+
+    def _fold(self) -> Exam | Screen:
+        return rebuild(self.record, (*self._carried, *self.trials), self.presses)
 
     @property
     def done(self) -> bool:
@@ -421,16 +493,51 @@ class Session:
     def _present(self, kind: str, frequency_hz: float, level: float | None) -> Presentation:
         return Presentation(len(self.trials) + 1, kind, self.record.ear, frequency_hz, level)
 
+    @property
+    def _practised(self) -> list[TrialRecord]:
+        return [trial for trial in live_trials(self.trials) if trial.kind == "practice"]
+
     def _practice_level(self) -> float | None:
         """Level of the next practice tone; none once one was heard or the exam has begun."""
-        tried = [trial for trial in live_trials(self.trials) if trial.kind == "practice"]
-        begun = self.tones + len(self.catches) > 0
-        if not self._practice or begun or len(tried) >= PRACTICE_TRIES:
+        tried = self._practised
+        if self.tones + len(self.catches) > 0:
             return None
-        if any(trial.heard for trial in tried):
+        if self.delivery.relative:
+            return self._climbing_level(tried)
+        if not self._practice or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
             return None
         limits = self.sitting.limits or supervised_limits()
-        return min(PRACTICE_DB_HL + limits.above_missed_db * len(tried), limits.cap_db_hl)
+        _, loudest = limits.range_at(self.sitting.domain)
+        place = self.sitting.domain.smooth[0].values.index(PRACTICE_HZ)
+        level = min(PRACTICE_DB_HL + limits.above_missed_db * len(tried), float(loudest[place]))
+        return math.floor(level / OWN_LEVEL_STEP_DB) * OWN_LEVEL_STEP_DB
+
+    def _climbing_level(self, tried: list[TrialRecord]) -> float | None:
+        """Without calibration: up from inaudible in small steps, until one is heard twice."""
+        if own_level(tried) is not None:
+            return None
+        if not tried or tried[-1].played_db_hl is None:
+            return self.sitting.domain.intensity.values[0]
+        level = tried[-1].played_db_hl
+        return level if tried[-1].heard else level + OWN_LEVEL_STEP_DB
+
+    @property
+    def volume_problem(self) -> str:
+        """Without calibration: why practice shows that the volume cannot be right, if it does."""
+        tried = self._practised
+        if not self.delivery.relative or not tried:
+            return ""
+        if own_level(tried) == self.sitting.domain.intensity.values[0]:
+            return TURN_DOWN
+        level = self._climbing_level(tried)
+        return TURN_UP if level is not None and level > OWN_LEVEL_SOUGHT_UP_TO else ""
+
+    @property
+    def gap_ms(self) -> int:
+        """How long to wait before the next presentation: drawn anew for each, by its number."""
+        timing = self.delivery.timing
+        rng = np.random.default_rng((self.sitting.seed, len(self.trials), _GAP))
+        return round(rng.uniform(timing.gap_min_ms, timing.gap_max_ms))
 
     def answer(
         self, heard: object, reaction_ms: float | None = None, played_db_hl: float | None = None
@@ -461,12 +568,81 @@ class Session:
             reaction_ms=reaction_ms,
             number=asked.number,
         )
+        self._take(trial)
+        return trial
+
+    def _take(self, trial: TrialRecord) -> None:
         self.trials = (*self.trials, trial)
         if trial.kind == "tone":
-            self.sitting.tell(tone, trial.heard)
+            assert trial.played_db_hl is not None
+            self.sitting.tell(Tone(trial.frequency_hz, trial.played_db_hl), trial.heard)
         elif trial.kind == "catch" and isinstance(self.sitting, Screen):
             self.sitting.tell_catch(trial.heard)
-        return trial
+        elif trial.kind == "practice" and self.delivery.relative:
+            self.sitting = self._fold()  # it says how loud tones may be
+
+    def after(self, heard: bool) -> "Session":
+        """The session as it would be if what is asked now were answered so. Nothing is stored."""
+        asked = self.presentation()
+        other = copy.copy(self)
+        other.sitting = self.sitting.fork()
+        other._take(
+            TrialRecord(
+                id=0,
+                exam_id=self.record.id,
+                number=asked.number,
+                kind=asked.kind,
+                ear=asked.ear,
+                frequency_hz=asked.frequency_hz,
+                asked_db_hl=asked.level_db_hl,
+                played_db_hl=asked.level_db_hl,
+                heard=heard,
+                at=datetime.now(UTC),
+                author=self.author,
+            )
+        )
+        return other
+
+    def break_off(self, reason: str) -> None:
+        """Void what is being presented, and set the exam aside until the set-up is checked.
+
+        The row stays: it may have been heard. The same is asked again under another number.
+        """
+        asked = self.presentation()
+        self._refuse_if_moved_on()
+        trial = self.store.append_trial(
+            self.record.id,
+            author=self.author,
+            kind=asked.kind,
+            ear=asked.ear,
+            frequency_hz=asked.frequency_hz,
+            asked_db_hl=asked.level_db_hl,
+            played_db_hl=asked.level_db_hl,
+            heard=False,
+            number=asked.number,
+            void_reason=reason,
+        )
+        self.trials = (*self.trials, trial)
+        self.pause(reason)
+
+    def begin_practice_again(self, reason: str) -> None:
+        """Take all practice back and set the exam aside: something in the set-up is wrong."""
+        for trial in self._practised:
+            self.store.void_trial(trial.id, author=self.author, reason=reason)
+        self.pause(reason)
+        self._load(self.record.id)
+
+    def press(self, after_onset_ms: float | None = None) -> None:
+        """Store a press of the button outside every response window."""
+        self.store.add_press(
+            self.record.id,
+            author=self.author,
+            number=len(self.trials) + 1,
+            after_onset_ms=after_onset_ms,
+        )
+        self.presses += 1
+        if isinstance(self.sitting, Screen):
+            self.sitting.tell_press()
 
     def undo(self, reason: str = "taken back by the examiner") -> TrialRecord:
         """Take the newest answer back: the row stays and is voided, and the same is asked again."""
@@ -476,7 +652,7 @@ class Session:
         self._refuse_if_moved_on()
         voided = self.store.void_trial(live[-1].id, author=self.author, reason=reason)
         self.trials = tuple(voided if t.id == voided.id else t for t in self.trials)
-        self.sitting = rebuild(self.record, self.trials)
+        self.sitting = self._fold()
         return voided
 
     def _refuse_if_moved_on(self) -> None:
@@ -562,7 +738,9 @@ class Session:
     @property
     def caution(self) -> str:
         """What the practice tones say about the set-up, if anything."""
-        practice = [trial for trial in live_trials(self.trials) if trial.kind == "practice"]
+        practice = self._practised
+        if self.delivery.relative:
+            return ""
         if len(practice) < PRACTICE_TRIES or any(trial.heard for trial in practice):
             return ""
         loudest = max(trial.played_db_hl or 0.0 for trial in practice)
@@ -584,20 +762,30 @@ class Session:
             "tones": self.tones,
             "catch_trials": len(catches),
             "false_alarms": sum(catches),
+            "presses": self.presses,
+            "unit": self.sitting.domain.intensity.unit,
             "complete": self.sitting.done,
         }
         if isinstance(self.sitting, Exam):
             full = "Full exam" if self.sitting.done else "Exam ended early"
             words = f"{full}: thresholds measured with {self.tones} tones."
-            return shown | {"words": f"{words} {self.caution}".strip()}
+            return shown | {"words": self._with_cautions(words)}
         verdict = self.sitting.verdict()
         rule = self.sitting.rule
         return shown | {
             "verdict": verdict.to_dict(),
-            "words": f"{verdict} {self.caution}".strip(),
+            "words": self._with_cautions(str(verdict)),
             "rule": None if rule is None else rule.to_dict(),
             "reference_thresholds": [asdict(t) for t in reference_thresholds(self.sitting)],
         }
+
+    def _with_cautions(self, words: str) -> str:
+        unit = ""
+        if self.delivery.relative:
+            unit = "Levels are relative to this device: they are no hearing levels."
+        return " ".join(
+            part for part in (words, self.caution, self.delivery.comparison, unit) if part
+        )
 
 
 def reference_thresholds(screen: Screen) -> list[Threshold]:

@@ -384,7 +384,7 @@ def screen(
             protocol=protocol,
             reference=reference,
             simulated=simulate is not None,
-            transducer="unknown" if device is None else store.device(device).transducer,
+            device_id=device,
             limits=_limits(cap, yes),
             seed=seed,
             max_tones=tones,
@@ -418,7 +418,7 @@ def resume(
 
 def _limits(cap_db_hl: float, yes: bool) -> "Limits":
     """Limits up to the cap; a loud one only when the examiner says so."""
-    from earshift.visit import CAP_DB_HL, supervised_limits
+    from earshift.delivery import CAP_DB_HL, supervised_limits
 
     limits = supervised_limits(cap_db_hl, confirmed=True)
     question = (

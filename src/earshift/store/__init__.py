@@ -529,35 +529,6 @@ class Store:
         with reading(self.engine) as connection:
             return rows.to_records(Press, connection.execute(query.order_by(t.presses.c.id)))
 
-    # What to ask after either answer, worked out ahead
-
-    def keep_lookahead(
-        self, exam_id: int, number: int, outcomes: Mapping[bool, Mapping[str, Any]]
-    ) -> None:
-        """Keep what follows presentation `number`, by answer; forget what was kept before."""
-        where = t.lookaheads.c.exam_id == rows.as_id(exam_id, "exam")
-        with writing(self.engine) as connection:
-            connection.execute(delete(t.lookaheads).where(where, t.lookaheads.c.number <= number))
-            for heard, outcome in outcomes.items():
-                connection.execute(
-                    insert(t.lookaheads).values(
-                        exam_id=exam_id,
-                        number=number,
-                        heard=heard,
-                        outcome=rows.plain(outcome, "outcome"),
-                    )
-                )
-
-    def lookahead(self, exam_id: int, number: int, heard: bool) -> dict[str, Any] | None:
-        """What follows if presentation `number` is answered so, if that is known already."""
-        query = select(t.lookaheads.c.outcome).where(
-            t.lookaheads.c.exam_id == exam_id,
-            t.lookaheads.c.number == number,
-            t.lookaheads.c.heard == heard,
-        )
-        with reading(self.engine) as connection:
-            return connection.execute(query).scalar_one_or_none()
-
     # Baselines
 
     def set_baseline(

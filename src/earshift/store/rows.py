@@ -361,7 +361,7 @@ def delete_visits(connection: Connection, person_id: int) -> None:
     trials = select(t.trials.c.id).where(t.trials.c.exam_id.in_(exams))
     connection.execute(delete(t.voids).where(t.voids.c.trial_id.in_(trials)))
     connection.execute(delete(t.baselines).where(t.baselines.c.person_id == person_id))
-    for table in (t.lookaheads, t.presses, t.results, t.trials, t.exam_states):
+    for table in (t.presses, t.results, t.trials, t.exam_states):
         connection.execute(delete(table).where(table.c.exam_id.in_(exams)))
     # A screen goes before the exam it refers to, which is always an older row.
     for exam_id in connection.execute(exams.order_by(t.exams.c.id.desc())).scalars().all():

@@ -294,16 +294,6 @@ login_attempts = _table(
     Index("login_attempts_by_address", "address", "at"),
 )
 
-lookaheads = _table(
-    "lookaheads",
-    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
-    Column("number", Integer, nullable=False),
-    Column("heard", Boolean, nullable=False),
-    Column("outcome", JSON, nullable=False),
-    UniqueConstraint("exam_id", "number", "heard", name="lookaheads_one_each"),
-)
-CACHES = ("lookaheads",)  # every other table is append-only
-
 audit = _table(
     "audit",
     Column("at", UtcDateTime, nullable=False),

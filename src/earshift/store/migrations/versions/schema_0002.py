@@ -67,15 +67,6 @@ def upgrade() -> None:
         sa.Column("succeeded", sa.Boolean, nullable=False),
         at(),
     )
-    # Worked out ahead of an answer, and gone after it: a cache, and so free to change.
-    new_table(
-        "lookaheads",
-        of("exams", "exam_id"),
-        sa.Column("number", sa.Integer, nullable=False),
-        sa.Column("heard", sa.Boolean, nullable=False),
-        json("outcome"),
-        sa.UniqueConstraint("exam_id", "number", "heard", name="lookaheads_one_each"),
-    )
     for name, table, columns in (
         ("presses_of_exam", "presses", ["exam_id", "id"]),
         ("baselines_of_person", "baselines", ["person_id", "id"]),

@@ -1,0 +1,187 @@
+"""`earshift serve`: the web app, for one person on this machine or for a clinic."""
+
+import os
+import secrets
+import signal
+import socket
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from earshift.cli.app import app, fail
+from earshift.cli.database import (
+    EXIT_CODES,
+    Author,
+    Database,
+    Timezone,
+    author_name,
+    opened,
+    plain_failures,
+    trouble,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy.engine import URL
+
+    from earshift.web.settings import Settings
+
+# A worker compiles numerical code before it answers its supervisor for the first time.
+WORKER_SECONDS = 120
+STOP_SECONDS = 10  # for requests that are on their way when the server is told to stop
+LOG = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {
+        "earshift.web": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
+        "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
+    },
+}
+
+
+@app.command(epilog=EXIT_CODES)
+def serve(
+    db: Database = None,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen at; 0 is any free one.")
+    ] = 8400,
+    workers: Annotated[int, typer.Option(min=1, help="Processes that answer requests.")] = 1,
+    certificate: Annotated[str | None, typer.Option(help="File of the TLS certificate.")] = None,
+    key: Annotated[str | None, typer.Option(help="File of the certificate's key.")] = None,
+    behind_proxy: Annotated[
+        str | None,
+        typer.Option(help="IP address of the proxy in front; nobody else is answered then."),
+    ] = None,
+    allowed_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Name under which browsers reach this server; may be repeated."),
+    ] = None,
+    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
+    timezone: Timezone = None,
+    author: Author = None,
+) -> None:
+    """Run the app for the browser: exams with headphones, people, reports.
+
+    Without accounts it is for you alone, on this machine: use the link that it prints. For others
+    it needs an account (`earshift user add`) and TLS; docs/serve.md tells how.
+    """
+    from earshift.accounts import Accounts, sha256
+    from earshift.store.database import address
+    from earshift.visit import as_zone, local_zone
+    from earshift.web.settings import Settings, ready_to_serve
+
+    token = secrets.token_urlsafe(32)
+    with opened(db) as store:
+        place = address(db)
+        settings = Settings(
+            db=_as_text(place),
+            host=host,
+            port=port,
+            workers=workers,
+            certificate=certificate,
+            key=key,
+            behind_proxy=behind_proxy,
+            allowed_hosts=tuple(name.lower() for name in allowed_host or ()),
+            launch_sha256=sha256(token),
+            zone=as_zone(timezone or local_zone()),
+            author=author_name(author),
+        )
+        settings = ready_to_serve(settings, Accounts(store), is_file=isinstance(place, Path))
+        described = store.describe()
+    with plain_failures():
+        _check_certificate(settings)
+        listening = _listen(settings)
+    with listening:
+        settings = replace(settings, port=listening.getsockname()[1])
+        link = settings.address
+        typer.echo(f"earshift serves {described} at {settings.address}")
+        if settings.single_user:
+            link = f"{settings.address}open?token={token}"
+            typer.echo(f"Open this link; it works once and is for you alone:\n  {link}")
+        typer.echo("Stop with Ctrl-C.")
+        if settings.loopback and settings.behind_proxy is None and not no_browser:
+            _open_browser(link)
+        _run(settings, listening)
+    typer.echo("Stopped.")
+
+
+def _as_text(place: "Path | URL") -> str:
+    """The address as the workers need it, with a password if it has one."""
+    return str(place) if isinstance(place, Path) else place.render_as_string(hide_password=False)
+
+
+def _check_certificate(settings: "Settings") -> None:
+    if settings.certificate is None:
+        return
+    import ssl
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key)
+    except ssl.SSLError as error:
+        raise ValueError(
+            f"{settings.certificate} and {settings.key} are not a certificate and its key "
+            f"({error.reason})"
+        ) from None
+
+
+def _listen(settings: "Settings") -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=512)
+    except OSError as error:
+        raise ValueError(
+            f"cannot listen at {settings.host} port {settings.port}: {error.strerror or error}; "
+            "another program may have it: give another --port"
+        ) from None
+
+
+def _open_browser(link: str) -> None:
+    """In a thread, as some browsers do not return before they are closed."""
+    import threading
+    import webbrowser
+
+    threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+
+
+def _run(settings: "Settings", listening: socket.socket) -> None:
+    """Answer until told to stop; requests on their way are finished."""
+    import uvicorn
+    from uvicorn.supervisors import Multiprocess
+
+    from earshift.web.settings import ENVIRONMENT
+
+    os.environ[ENVIRONMENT] = settings.to_environment()
+    config = uvicorn.Config(
+        "earshift.web:worker",
+        factory=True,
+        workers=settings.workers,
+        ssl_certfile=settings.certificate,
+        ssl_keyfile=settings.key,
+        log_config=LOG,
+        access_log=False,  # it would log whole addresses; the app has a log of its own
+        server_header=False,
+        proxy_headers=False,  # the app itself knows whom to believe
+        ws="none",
+        timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_worker_healthcheck=WORKER_SECONDS,
+    )
+    if settings.workers > 1:
+        supervisor = Multiprocess(config, sockets=[listening])
+        supervisor.run()
+        if any(
+            process.exitcode == uvicorn.config.STARTUP_FAILURE for process in supervisor.processes
+        ):
+            raise trouble("a worker could not start; the lines above say why")
+        return
+    # A plain end when told to: the server gives the signal back once all is answered.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        uvicorn.Server(config).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass
+    except SystemExit:
+        raise fail("the server could not start; the lines above say why") from None

@@ -1,0 +1,195 @@
+"""Users of the web app and their API tokens. A password is typed or piped, never an argument."""
+
+import sys
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from earshift.cli.app import AsJson, app
+from earshift.cli.database import EXIT_CODES, Author, Database, author_name, opened
+from earshift.cli.terminal import printable, show_json, table
+
+if TYPE_CHECKING:
+    from earshift.accounts import Accounts, Key
+    from earshift.store import Store
+
+users = typer.Typer(
+    help="Who may sign in to the web app.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(users, name="user")
+tokens = typer.Typer(
+    help="API tokens: for programs that use the web app in a user's name.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(tokens, name="token")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
+Role = Annotated[str, typer.Option(help="examiner, or admin, who also looks after users.")]
+Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
+FromStdin = Annotated[
+    bool,
+    typer.Option("--password-stdin", help="Read the password from standard input, one line."),
+]
+
+
+def _accounts(store: "Store") -> "Accounts":
+    from earshift.accounts import Accounts
+
+    return Accounts(store)
+
+
+def _new_password(from_stdin: bool) -> str:
+    """A password typed twice without being shown, or a line from a pipe."""
+    if from_stdin:
+        line = sys.stdin.readline(2000)
+        return line.rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise ValueError("a password is typed at a terminal; from a pipe, give --password-stdin")
+    import getpass
+
+    first = getpass.getpass("New password (not shown): ")
+    if getpass.getpass("Once more: ") != first:
+        raise ValueError("the two passwords differ; nothing was changed")
+    return first
+
+
+@users.command("add", epilog=EXIT_CODES)
+def user_add(
+    name: Name,
+    role: Role = "examiner",
+    password_stdin: FromStdin = False,
+    db: Database = None,
+    author: Author = None,
+) -> None:
+    """Add a user. The password is asked for twice; the first user has to be an admin."""
+    with opened(db) as store:
+        password = _new_password(password_stdin)
+        user = _accounts(store).add_user(name, password, role=role, author=author_name(author))
+    typer.echo(f"Added {user.role} {printable(user.name)}")
+
+
+@users.command("list", epilog=EXIT_CODES)
+def user_list(db: Database = None, as_json: AsJson = False) -> None:
+    """List all users."""
+    with opened(db) as store:
+        found = _accounts(store).users()
+    if as_json:
+        show_json([asdict(user) for user in found])
+        return
+    rows = [[u.name, u.role, u.state, f"{u.changed_at:%Y-%m-%d %H:%M} UTC"] for u in found]
+    table("Users", ["name", "role", "state", "changed"], rows)
+
+
+@users.command("password", epilog=EXIT_CODES)
+def user_password(
+    name: Name,
+    password_stdin: FromStdin = False,
+    reason: Reason = "new password",
+    db: Database = None,
+    author: Author = None,
+) -> None:
+    """Set a new password. The user's sessions and tokens end."""
+    with opened(db) as store:
+        accounts = _accounts(store)
+        accounts.user(name)  # a wrong name is told before anybody types a password
+        password = _new_password(password_stdin)
+        accounts.change_user(name, password=password, reason=reason, author=author_name(author))
+    typer.echo("The password is changed; sessions and tokens of this user have ended")
+
+
+@users.command("role", epilog=EXIT_CODES)
+def user_role(
+    name: Name,
+    role: Annotated[str, typer.Argument(help="examiner or admin.")],
+    reason: Reason = "new role",
+    db: Database = None,
+    author: Author = None,
+) -> None:
+    """Give a user another role, at once."""
+    with opened(db) as store:
+        user = _accounts(store).change_user(
+            name, role=role, reason=reason, author=author_name(author)
+        )
+    typer.echo(f"{printable(user.name)} is {user.role} now")
+
+
+@users.command("disable", epilog=EXIT_CODES)
+def user_disable(
+    name: Name, reason: Reason = "disabled", db: Database = None, author: Author = None
+) -> None:
+    """Let a user in no longer. Sessions and tokens end at once; what was done stays."""
+    _set_state(name, "disabled", reason, db, author)
+
+
+@users.command("enable", epilog=EXIT_CODES)
+def user_enable(
+    name: Name, reason: Reason = "enabled", db: Database = None, author: Author = None
+) -> None:
+    """Let a disabled user in again, with the password as it was."""
+    _set_state(name, "active", reason, db, author)
+
+
+def _set_state(name: str, state: str, reason: str, db: str | None, author: str | None) -> None:
+    with opened(db) as store:
+        user = _accounts(store).change_user(
+            name, state=state, reason=reason, author=author_name(author)
+        )
+    typer.echo(f"{printable(user.name)} is {user.state}")
+
+
+@tokens.command("add", epilog=EXIT_CODES)
+def token_add(
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user in whose name it acts.")],
+    name: Annotated[str, typer.Option(help="What it is for.")],
+    days: Annotated[float, typer.Option(help="For how many days it is good.")] = 90.0,
+    role: Annotated[str | None, typer.Option(help="At most the user's own, which it is.")] = None,
+    db: Database = None,
+    author: Author = None,
+) -> None:
+    """Make an API token and print it, this once."""
+    with opened(db) as store:
+        key, secret = _accounts(store).make_token(
+            user, name=name, days=days, role=role, author=author_name(author)
+        )
+    typer.echo(f"Token {key.public_id}, {key.role}, until {key.expires_at:%Y-%m-%d}:", err=True)
+    typer.echo(secret)
+
+
+@tokens.command("list", epilog=EXIT_CODES)
+def token_list(db: Database = None, as_json: AsJson = False) -> None:
+    """List all live tokens, without their secrets."""
+
+    def shown(key: "Key") -> dict[str, str]:
+        return {
+            "id": key.public_id,
+            "user": "" if key.user is None else key.user.name,
+            "name": key.name,
+            "role": key.role,
+            "expires_at": f"{key.expires_at:%Y-%m-%d %H:%M} UTC",
+        }
+
+    with opened(db) as store:
+        found = [shown(key) for key in _accounts(store).tokens()]
+    if as_json:
+        show_json(found)
+    else:
+        columns = ["id", "user", "name", "role", "expires_at"]
+        table("Tokens", columns, [[one[column] for column in columns] for one in found])
+
+
+@tokens.command("revoke", epilog=EXIT_CODES)
+def token_revoke(
+    public_id: Annotated[str, typer.Argument(metavar="TOKEN", help="Its id in the list.")],
+    db: Database = None,
+    author: Author = None,
+) -> None:
+    """End a token at once."""
+    with opened(db) as store:
+        _accounts(store).revoke_token(public_id, author=author_name(author))
+    typer.echo("The token has ended")

@@ -1,0 +1,47 @@
+"""The clinic in the browser: a JSON API over the library's own calls, and the pages that use it."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from earshift import __version__
+from earshift.accounts import Accounts
+from earshift.store import Store
+from earshift.web import signin
+from earshift.web.security import Guard, add_error_handlers
+from earshift.web.settings import Settings
+
+__all__ = ["Settings", "create_app", "worker"]
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The app over one store, which it closes when it stops."""
+    store = Store.open(settings.db)
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        store.close()
+
+    app = FastAPI(
+        title="earshift",
+        version=__version__,
+        description="Has this ear's hearing shifted from its reference exam?",
+        docs_url=None,  # the framework's own pages load scripts from elsewhere
+        redoc_url=None,
+        openapi_url="/api/openapi.json",
+        redirect_slashes=False,
+        lifespan=lifespan,
+    )
+    app.state.settings, app.state.store = settings, store
+    app.state.accounts = Accounts(store)
+    app.include_router(signin.router)
+    add_error_handlers(app)
+    app.add_middleware(Guard, settings=settings)
+    return app
+
+
+def worker() -> FastAPI:
+    """The app of one of several worker processes, by the settings that `earshift serve` left."""
+    return create_app(Settings.from_environment())

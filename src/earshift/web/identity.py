@@ -1,0 +1,140 @@
+"""Who is asking: by the session's cookie, an API token or a listener's link.
+
+A route names who may call it by the type of a parameter: `Examiner`, `Admin` or `Listener`.
+"""
+
+import hmac
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Annotated, Any
+
+from fastapi import Depends, HTTPException, Request, Security
+from fastapi.security import HTTPBearer
+from fastapi.security.http import HTTPBase
+
+from earshift.accounts import ROLES, Accounts, Key, csrf_token
+from earshift.store import Store
+from earshift.web.security import SAFE_METHODS, session_of
+from earshift.web.settings import Settings
+
+CSRF_HEADER = "X-CSRF-Token"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who calls. `scope` is the key's: a listener's names its visit and exams."""
+
+    name: str
+    role: str
+    key_id: int
+    kind: str = "session"
+    scope: dict[str, Any] = field(default_factory=dict)
+
+
+def saw(request: Request, identity: Identity, subject: str) -> None:
+    """A line in the audit: this was shown to that user."""
+    store: Store = request.app.state.store
+    store.add_audit(author=identity.name, action="view", subject=subject)
+
+
+def session_secret(request: Request) -> str | None:
+    """The session's secret that came with a request."""
+    settings: Settings = request.app.state.settings
+    return session_of(request.headers, settings)
+
+
+def session_key(request: Request) -> Key | None:
+    """The live session of a request, looked up once."""
+    state = request.scope["state"]
+    if "session" not in state:
+        settings: Settings = request.app.state.settings
+        secret = session_secret(request)
+        accounts: Accounts = request.app.state.accounts
+        state["session"] = (
+            None if secret is None else accounts.session(secret, settings.launch_sha256)
+        )
+    key: Key | None = state["session"]
+    return key
+
+
+def give_session(request: Request, secret: str) -> None:
+    """Let the answer carry this session's cookie; an empty secret takes the cookie away."""
+    request.scope["state"]["cookie"] = secret
+
+
+def _signed_in(request: Request) -> Identity:
+    accounts: Accounts = request.app.state.accounts
+    settings: Settings = request.app.state.settings
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        key = accounts.token(token.strip())
+    elif scheme:
+        key = None
+    else:
+        key = session_key(request)
+    if key is None:
+        raise HTTPException(
+            HTTPStatus.UNAUTHORIZED, "sign in first", {"WWW-Authenticate": "Bearer"}
+        )
+    if key.kind == "session":
+        secret = session_secret(request) or ""
+        sent = request.headers.get(CSRF_HEADER, "")
+        if request.method not in SAFE_METHODS and not hmac.compare_digest(
+            sent.encode(), csrf_token(secret).encode()
+        ):
+            raise HTTPException(
+                HTTPStatus.FORBIDDEN, f"the header {CSRF_HEADER} is missing or not this session's"
+            )
+        renewed = accounts.renew(secret, key)
+        if renewed is not None:
+            give_session(request, renewed)
+    name = settings.author if key.user is None else key.user.name
+    return Identity(name, key.role, key.id, key.kind, key.scope)
+
+
+def _at_least(request: Request, role: str) -> Identity:
+    identity = _signed_in(request)
+    if ROLES.index(identity.role) < ROLES.index(role):
+        store: Store = request.app.state.store
+        path = request.scope["route"].path
+        store.add_audit(author=identity.name, action="refused", subject=f"{request.method} {path}")
+        raise HTTPException(HTTPStatus.FORBIDDEN, f"this is for users with the role {role}")
+    return identity
+
+
+_BEARER = Security(HTTPBearer(auto_error=False, description="An API token."))
+_LINK = Security(
+    HTTPBase(
+        scheme="Listener",
+        scheme_name="Listener",
+        auto_error=False,
+        description="The token of a listener's link.",
+    )
+)
+
+
+def _examiner(request: Request, _: Annotated[Any, _BEARER]) -> Identity:
+    return _at_least(request, "examiner")
+
+
+def _admin(request: Request, _: Annotated[Any, _BEARER]) -> Identity:
+    return _at_least(request, "admin")
+
+
+def _listener(request: Request, _: Annotated[Any, _LINK]) -> Identity:
+    accounts: Accounts = request.app.state.accounts
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    link = accounts.link(token.strip()) if scheme.lower() == "listener" else None
+    if link is None:
+        raise HTTPException(
+            HTTPStatus.UNAUTHORIZED,
+            "this link is not valid, or no longer; ask the examiner for a new one",
+            {"WWW-Authenticate": "Listener"},
+        )
+    scope = {"visit": link.visit_id, "exams": list(link.exam_ids)}
+    return Identity(f"listener link {link.key_id}", "listener", link.key_id, "link", scope)
+
+
+Examiner = Annotated[Identity, Depends(_examiner)]
+Admin = Annotated[Identity, Depends(_admin)]
+Listener = Annotated[Identity, Depends(_listener)]

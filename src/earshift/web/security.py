@@ -1,0 +1,355 @@
+"""What every request passes before any route sees it, and every answer on its way out.
+
+Host and Origin, who stands behind a proxy, the size of a body, the single user's cookie; headers
+that keep a page to itself; a log and errors that never repeat what was sent.
+"""
+
+import ipaddress
+import logging
+import time
+import traceback
+from collections.abc import Iterable
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from anyio import to_thread
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import cookie_parser
+from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from earshift.web.settings import Settings
+
+log = logging.getLogger("earshift.web")
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+UPLOADS, UPLOAD_BYTES = "/api/imports", 10 * 2**20
+BODY_BYTES = 64 * 2**10
+STATIC = "/static/"
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+HEADERS = {
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
+}
+ONE_YEAR = "max-age=31536000"
+ONCE = ("host", "origin", "authorization", "content-length", "x-csrf-token", "cookie")
+NOT_LAUNCHED = (
+    "This is somebody's own earshift. Use the link that `earshift serve` printed; each link works "
+    "once, so stop the program and start it again for a new one."
+)
+FAILED = "something went wrong on the server; what happened is in its log"
+
+
+class Guard:
+    """Pure ASGI middleware around the whole app, errors included."""
+
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        proxy = settings.behind_proxy
+        self._proxy = None if proxy is None else ipaddress.ip_network(proxy)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":  # there are no web sockets here
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        began = time.perf_counter()
+        scope.setdefault("state", {})
+        answer = _Answer(scope, send, self._settings)
+        try:
+            refusal = await self._refusal(scope)
+            if refusal is not None:
+                await refusal(scope, receive, answer)
+            else:
+                await self._app(scope, _limited(scope, receive), answer)
+        except Exception as error:  # nothing about it may leave, nor may its text be logged
+            log.error("%s failed: %s", _route(scope), _where(error))
+            if not answer.status:
+                await _told(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)(scope, receive, answer)
+        milliseconds = 1000 * (time.perf_counter() - began)
+        log.info("%s %s %.0f ms", _route(scope), answer.status, milliseconds)
+
+    async def _refusal(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        if any(len(headers.getlist(name)) > 1 for name in ONCE):
+            return _told(HTTPStatus.BAD_REQUEST, "a header came twice that may come once")
+        if self._proxy is not None and (refusal := self._unproxied(scope, headers)):
+            return refusal
+        if _host_name(headers.get("host", "")) not in self._settings.host_names:
+            return _told(
+                HTTPStatus.BAD_REQUEST,
+                "this server does not answer to that host name; `earshift serve --allowed-host` "
+                "adds one",
+            )
+        if scope["method"] not in SAFE_METHODS and self._foreign(scope, headers):
+            return _told(HTTPStatus.FORBIDDEN, "this request came from another site's page")
+        length = headers.get("content-length", "0")
+        if not (length.isascii() and length.isdigit()):
+            return _told(HTTPStatus.BAD_REQUEST, "the length of the body is not a number")
+        if int(length[:20]) > _most_bytes(scope):
+            return _told(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(scope))
+        if self._settings.single_user and scope["path"] != "/open":
+            return await self._not_launched(scope, headers)
+        return None
+
+    def _unproxied(self, scope: Scope, headers: Headers) -> Response | None:
+        """Take the client's address and scheme from the proxy; refuse whoever goes round it."""
+        assert self._proxy is not None
+        peer = (scope.get("client") or ("",))[0]
+        try:
+            is_proxy = ipaddress.ip_address(peer) in self._proxy
+        except ValueError:
+            is_proxy = False
+        if not is_proxy:
+            return _told(HTTPStatus.FORBIDDEN, "this server answers its proxy only")
+        if headers.get("x-forwarded-proto", "https") != "https":
+            return _told(HTTPStatus.FORBIDDEN, "use an address that begins with https")
+        # The last one is what the proxy itself saw; those before it are what it was told.
+        client = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        scope["client"] = (client, 0)
+        scope["scheme"] = "https"
+        return None
+
+    def _foreign(self, scope: Scope, headers: Headers) -> bool:
+        """Whether an unsafe request was sent, or may have been sent, by another site's page."""
+        site = headers.get("sec-fetch-site")
+        if site not in (None, "same-origin", "none"):
+            return True
+        origin = headers.get("origin")
+        if origin is not None:
+            return _origin(origin) != _origin(f"{scope['scheme']}://{headers.get('host', '')}")
+        # Programs send no Origin, and no cookie; a page that has one says where it comes from.
+        by_cookie = session_of(headers, self._settings) is not None
+        return by_cookie and "authorization" not in headers and site != "same-origin"
+
+    async def _not_launched(self, scope: Scope, headers: Headers) -> Response | None:
+        secret = session_of(headers, self._settings)
+        if secret is not None:
+            accounts = scope["app"].state.accounts
+            launch = self._settings.launch_sha256
+            key = await to_thread.run_sync(accounts.session, secret, launch)
+            if key is not None:
+                scope["state"]["session"] = key
+                return None
+        if scope["path"].startswith("/api/"):
+            return _told(HTTPStatus.FORBIDDEN, NOT_LAUNCHED)
+        return not_launched_page()
+
+
+def not_launched_page() -> HTMLResponse:
+    page = (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>earshift</title>'
+        f"<h1>earshift</h1><p>{NOT_LAUNCHED}</p></html>"
+    )
+    return HTMLResponse(page, HTTPStatus.FORBIDDEN)
+
+
+def session_of(headers: Headers, settings: Settings) -> str | None:
+    """The session's secret in a request's cookie."""
+    return cookie_parser(headers.get("cookie", "")).get(settings.cookie) or None
+
+
+class _Answer:
+    """Sends an answer with the headers that all have, and the session's cookie if it is new."""
+
+    def __init__(self, scope: Scope, send: Send, settings: Settings) -> None:
+        self._scope, self._send, self._settings = scope, send, settings
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers[name] = value
+            if self._settings.secure:
+                headers["Strict-Transport-Security"] = ONE_YEAR
+            if not (self._scope["path"].startswith(STATIC) and self.status < 400):
+                headers["Cache-Control"] = "no-store"
+            cookie: str | None = self._scope["state"].get("cookie")
+            if cookie is not None:
+                headers.append("Set-Cookie", self._cookie(cookie))
+        await self._send(message)
+
+    def _cookie(self, secret: str) -> str:
+        """A cookie for this site's pages only; an empty secret takes it away."""
+        parts = [f"{self._settings.cookie}={secret}", "Path=/", "HttpOnly", "SameSite=Strict"]
+        if self._settings.secure:
+            parts.append("Secure")
+        if not secret:
+            parts.append("Max-Age=0")
+        return "; ".join(parts)
+
+
+def _limited(scope: Scope, receive: Receive) -> Receive:
+    """The body, counted as it comes: a length that was announced need not be true, or there."""
+    most, got = _most_bytes(scope), 0
+
+    async def counted() -> Message:
+        nonlocal got
+        message = await receive()
+        got += len(message.get("body", b""))
+        if got > most:
+            raise HTTPException(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, _too_large(scope))
+        return message
+
+    return counted
+
+
+def _most_bytes(scope: Scope) -> int:
+    return UPLOAD_BYTES if scope["path"] == UPLOADS else BODY_BYTES
+
+
+def _too_large(scope: Scope) -> str:
+    return f"this is too large: at most {_most_bytes(scope) // 1024} KiB are taken here"
+
+
+def _host_name(host: str) -> str:
+    """A Host header without its port."""
+    name, colon, port = host.rpartition(":")
+    return name.lower() if colon and port.isascii() and port.isdigit() else host.lower()
+
+
+def _origin(text: str) -> str:
+    scheme, _, host = text.lower().partition("://")
+    default = {"http": ":80", "https": ":443"}.get(scheme, ":")
+    return f"{scheme}://{host.removesuffix(default)}"
+
+
+def _told(status: HTTPStatus, sentence: str) -> JSONResponse:
+    return JSONResponse({"detail": sentence}, status)
+
+
+# The log: which route, never which address, as that may hold a name or a token.
+
+
+def _route(scope: Scope) -> str:
+    path = getattr(scope.get("route"), "path", None)
+    if path is None:
+        path = STATIC if scope["path"].startswith(STATIC) else "(no route)"
+    method = scope["method"] if scope["method"] in METHODS else "(other)"
+    return f"{method} {path}"
+
+
+METHODS = (*SAFE_METHODS, "POST", "PUT", "PATCH", "DELETE")
+
+
+def _where(error: BaseException) -> str:
+    """Kind and places of an error without its text, which may hold what somebody typed."""
+    parts = []
+    cause: BaseException | None = error
+    while cause is not None:
+        frames = traceback.extract_tb(cause.__traceback__)[-6:]
+        places = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames))
+        parts.append(f"{type(cause).__name__} at {places}")
+        cause = cause.__cause__ or cause.__context__
+    return ", from ".join(parts[:4])
+
+
+# Errors
+
+OWN_WORDS = {
+    HTTPStatus.NOT_FOUND: "there is nothing at this address",
+    HTTPStatus.METHOD_NOT_ALLOWED: "this address does not take this method",
+}
+# Sentences of the validator that say what was expected and never what was sent.
+HARMLESS = frozenset(
+    (
+        "string_type",
+        "int_type",
+        "float_type",
+        "bool_type",
+        "list_type",
+        "dict_type",
+        "date_type",
+        "datetime_type",
+        "model_attributes_type",
+        "int_parsing",
+        "float_parsing",
+        "bool_parsing",
+        "int_from_float",
+        "finite_number",
+        "string_too_short",
+        "string_too_long",
+        "too_short",
+        "too_long",
+        "literal_error",
+        "enum",
+        "less_than",
+        "less_than_equal",
+        "greater_than",
+        "greater_than_equal",
+    )
+)
+PLAIN = {
+    "missing": "is missing",
+    "extra_forbidden": "holds a field that is not known here",
+    "json_invalid": "is not JSON",
+}
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Every refusal is `{"detail": sentence}`, and no sentence repeats what was sent."""
+
+    def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        status = HTTPStatus(error.status_code)
+        detail = (
+            OWN_WORDS.get(status, error.detail) if error.detail == status.phrase else error.detail
+        )
+        return JSONResponse({"detail": detail}, error.status_code, error.headers)
+
+    def invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return _told(HTTPStatus.UNPROCESSABLE_ENTITY, _bad_input(request.app, error.errors()))
+
+    app.add_exception_handler(HTTPException, refused)
+    app.add_exception_handler(RequestValidationError, invalid)
+
+
+def _bad_input(app: FastAPI, errors: Iterable[dict[str, Any]]) -> str:
+    known = _names(app)
+    sentences = []
+    for error in errors:
+        kind, message = error["type"], error["msg"]
+        # A key that is not ours was typed by somebody, and so was what stands at a place in text.
+        names = [str(part) for part in error["loc"][1:] if part in known]
+        told = PLAIN.get(kind, "is not right")
+        if kind in HARMLESS:
+            told += f": {message[:1].lower()}{message[1:]}"
+        place = ".".join(names)
+        sentences.append(f"{place or 'the input'} {told}")
+    return "; ".join(dict.fromkeys(sentences[:5])) or "the input is not right"
+
+
+def _names(app: FastAPI) -> frozenset[str]:
+    """The names of all fields and parameters that the app documents."""
+    if not hasattr(app.state, "field_names"):
+        names: set[str] = set()
+        found: list[Any] = [app.openapi()]
+        while found:
+            item = found.pop()
+            if isinstance(item, dict):
+                names |= item.get("properties", {}).keys() if "properties" in item else set()
+                if "in" in item and isinstance(item.get("name"), str):
+                    names.add(item["name"])
+                found += item.values()
+            elif isinstance(item, list):
+                found += item
+        app.state.field_names = frozenset(names)
+    field_names: frozenset[str] = app.state.field_names
+    return field_names
