@@ -160,6 +160,7 @@ def test_every_strategy_runs(strategy: str) -> None:
             {"hypotheses": "notch", "domain": es.Domain.tones((500, 1000, 2000), (0, 50))},
             "500 to 2000 Hz",
         ),
+        ({"hypotheses": "notch", "domain": "relative"}, "tones in dB HL"),
     ],
 )
 def test_misuse_is_refused_with_a_reason(options: dict[str, object], message: str) -> None:

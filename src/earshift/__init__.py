@@ -26,6 +26,7 @@ _HOMES = {
     "Exam": "exam",
     "Screen": "exam",
     "Verdict": "exam",
+    "Handler": "handler",
     "Listener": "listener",
 }
 
@@ -35,6 +36,7 @@ __all__ = [
     "Criterion",
     "Domain",
     "Exam",
+    "Handler",
     "Limits",
     "Listener",
     "Norm",
@@ -54,6 +56,7 @@ __all__ = [
 if TYPE_CHECKING:
     from earshift.change import Protocol
     from earshift.exam import Exam, Screen, Verdict
+    from earshift.handler import Handler
     from earshift.listener import Listener
     from earshift.norms import Norm, population_norm
     from earshift.notch import NotchSettings

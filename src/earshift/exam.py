@@ -894,7 +894,7 @@ class Screen(_Sitting):
         protocol, rule, settings = (design.pop(name) for name in ("protocol", "rule", "settings"))
         if "hypotheses" in design:
             return cls(settings=NotchSettings(**settings), **design)
-        reference = _REFERENCES[data["kind"]].from_dict(data["data"])
+        reference = reference_from_dict(data)
         if (protocol is None) == (rule is None):
             raise ValueError("a screen's design has a protocol or a rule, and not both")
         return cls(
@@ -934,6 +934,13 @@ def _check_hypotheses(hypotheses: object, *others: object) -> None:
         raise ValueError(
             'a screen with hypotheses="notch" has no reference, protocol or rule: leave them out'
         )
+
+
+def reference_from_dict(data: Mapping[str, Any]) -> Reference:
+    """A reference from its kind and data, as a screen's design keeps it."""
+    if data["kind"] not in _REFERENCES:
+        raise ValueError(f"a reference is one of {', '.join(_REFERENCES)}, got {data['kind']!r}")
+    return _REFERENCES[data["kind"]].from_dict(data["data"])
 
 
 def _reference_to_dict(reference: Reference | None) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from earshift import change, ep, field
 from earshift.field import Answers, Field
 from earshift.norms import Norm, tables
-from earshift.stimulus import Domain, finite, whole
+from earshift.stimulus import HEARING_LEVEL, Domain, finite, whole
 
 Array = NDArray[np.float64]
 
@@ -111,8 +111,8 @@ class NotchModel:
     """The two hypotheses before any answer."""
 
     def __init__(self, domain: Domain, settings: NotchSettings) -> None:
-        if not domain.of_tones:
-            raise ValueError("a notch is a matter of tones: it needs a domain of tones")
+        if not domain.of_tones or domain.intensity.unit != HEARING_LEVEL:
+            raise ValueError("a notch is judged against other people: it needs tones in dB HL")
         axis = domain.smooth[0]
         if axis.values[0] > LOWEST_HZ or axis.values[-1] < HIGHEST_HZ:
             raise ValueError(
