@@ -159,7 +159,8 @@ def test_levels_of_an_uncalibrated_device_have_no_limit_in_db_hl() -> None:
 def test_other_stimuli_need_no_limits_said_out_loud() -> None:
     axes = {
         "intensity": {
-            "name": "contrast_db", "unit": "dB", "values": [-40, -20, 0], "origin": -20, "scale": 10,
+            "name": "contrast_db", "unit": "dB", "values": [-40, -20, 0], "origin": -20,
+            "scale": 10,
         },
         "smooth": [
             {
