@@ -144,7 +144,7 @@ class Conversation:
         if self.limited and not _within(sitting):
             raise ValueError(
                 "this exam has no level limits, or looser ones than a supervised test, or other "
-                "stimuli than tones in dB HL; for simulation start `earshift protocol --limits none`"
+                "stimuli than tones in dB HL; for simulation: `earshift protocol --limits none`"
             )
         self.sitting = sitting
 
