@@ -4,10 +4,20 @@ import pytest
 from hypothesis import settings
 
 import earshift as es
+from browser import browser, page, playwright
 from databases import database, postgresql_server, store
 from helpers import MILD, run_exam
 
-__all__ = ["database", "mild_exam", "postgresql_server", "short_exam", "store"]
+__all__ = [
+    "browser",
+    "database",
+    "mild_exam",
+    "page",
+    "playwright",
+    "postgresql_server",
+    "short_exam",
+    "store",
+]
 
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("fixed")

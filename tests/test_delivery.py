@@ -195,7 +195,7 @@ def a_device(store: Store, calibrated_until: date | None, **given: Any) -> int:
 def offset_of(store: Store, person: Person, device_id: int | None) -> tuple[float, str]:
     plan = visits.plan_screen(store, person.id, "right", device_id=device_id, seed=1)
     assert isinstance(plan.sitting, es.Screen)
-    return plan.sitting.settings.device_offset_sd_db, plan.delivery.comparison
+    return plan.sitting.settings.device_offset_sd_db, " ".join(plan.delivery.remarks)
 
 
 def test_the_same_device_has_no_offset(store: Store, person: Person) -> None:
@@ -396,7 +396,7 @@ def test_a_full_exam_goes_on_from_the_screens_tones(store: Store, person: Person
         shown = session.presentation()
         session.answer(shown.level_db_hl is not None and shown.level_db_hl >= 10)
     session.finish()
-    plan = visits.plan_continuation(store, session.record, author="mh")
+    plan = visits.plan_continuation(store, session.record)
     visit = store.visit(session.record.visit_id)
     record = visits.open_exam(store, visit, plan, author="mh")
     exam = Session(store, record.id, author="mh")
@@ -410,7 +410,7 @@ def test_a_full_exam_goes_on_from_the_screens_tones(store: Store, person: Person
     exam.finish()
     assert visits.reference_for(store, person.id, "right", record.id).id == record.id
     with pytest.raises(ValueError, match="full exam already"):
-        visits.plan_continuation(store, record, author="mh")
+        visits.plan_continuation(store, record)
 
 
 def test_gaps_are_drawn_within_the_timing_and_again_the_same(store: Store, person: Person) -> None:

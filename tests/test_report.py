@@ -731,7 +731,7 @@ def test_html_is_written_whole(tmp_path: Path, changed: ExamBundle) -> None:
 
 
 def picture(ear: str, now: list[Reading], **others: Any) -> audiogram.Drawing:
-    return draw(ear, now, others.get("reference", []), others.get("played", []), ENGLISH, "")
+    return draw(ear, now, others.get("reference", []), others.get("played", []), ENGLISH, "dB", "")
 
 
 def strokes(drawing: audiogram.Drawing, colour: str) -> list[Stroke]:

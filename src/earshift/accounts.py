@@ -38,7 +38,7 @@ DIFFERENT_CHARACTERS = 5
 SESSION_IDLE = timedelta(minutes=30)
 SESSION_LONGEST = timedelta(hours=12)
 SESSION_RENEWED = timedelta(minutes=5)  # a key older than this is followed by a new one
-TOKEN_DAYS = 366
+SHORTEST_TOKEN_DAYS, TOKEN_DAYS = 0.04, 366.0  # about an hour; the longest is about a year
 LINK_HOURS = 2.0
 
 # Guesses that are free, and how far back they count. Then each wrong one doubles the wait.
@@ -415,8 +415,8 @@ class Accounts:
     ) -> tuple[Key, str]:
         """A new token of a user and its secret, which is shown this once."""
         author, name = rows.text(author, "author"), rows.text(name, "the name of a token")
-        if not 0 < days <= TOKEN_DAYS:
-            raise StoreError(f"a token lasts more than 0 and at most {TOKEN_DAYS} days")
+        if not SHORTEST_TOKEN_DAYS <= days <= TOKEN_DAYS:
+            raise StoreError(f"a token lasts {SHORTEST_TOKEN_DAYS} to {TOKEN_DAYS:g} days")
         with writing(self._engine) as connection:
             user = _user(_known_user(connection, user_name, lock=True))
             role = rows.one_of(role or user.role, ROLES, "role")

@@ -20,7 +20,7 @@ from earshift.sound import (
     Timing,
     sound_of_calibration,
 )
-from earshift.stimulus import DOMAINS, RELATIVE_LEVEL, Domain, Limits, finite
+from earshift.stimulus import DOMAINS, Domain, Limits, finite
 
 if TYPE_CHECKING:
     from earshift.store import Store
@@ -58,7 +58,7 @@ class Delivery:
     timing: Timing = dataclass_field(default_factory=Timing)
     loud_confirmed: bool = False
     practice: bool = True
-    comparison: str = ""  # what has to be known about the reference's equipment
+    remarks: tuple[str, ...] = ()  # what every result has to say about the equipment
     continues: int | None = None  # the screen whose tones a full exam begins with
 
     def __post_init__(self) -> None:
@@ -114,11 +114,12 @@ class Delivery:
             given["sound"] = Sound.from_dict(given["sound"])
         if "timing" in given:
             given["timing"] = Timing(**given["timing"])
+        given["remarks"] = tuple(given.get("remarks", ()))
         return cls(**given)
 
 
 _PLAIN_OF_DELIVERY = (
-    "answered_by", "mode", "loud_confirmed", "practice", "comparison", "continues",
+    "answered_by", "mode", "loud_confirmed", "practice", "remarks", "continues",
 )  # fmt: skip
 
 
@@ -134,11 +135,6 @@ def sound_of(store: "Store", device: Device, today: date) -> Sound | None:
     return Sound("relative", device.name, device.fingerprint)
 
 
-def is_relative(record: ExamRecord) -> bool:
-    domain = record.design.get("domain")
-    return domain is not None and domain["intensity"]["unit"] == RELATIVE_LEVEL
-
-
 def compare_devices(
     store: "Store", reference: ExamRecord, device_id: int | None, relative: bool, today: date
 ) -> tuple[float, str]:
@@ -148,8 +144,8 @@ def compare_devices(
     """
     visit = store.visit(reference.visit_id)
     same = device_id == visit.device_id
-    if relative or is_relative(reference):
-        if not (relative and is_relative(reference) and same and device_id is not None):
+    if relative or reference.relative:
+        if not (relative and reference.relative and same and device_id is not None):
             raise ValueError(
                 f"exam {reference.id} cannot be the reference: levels without calibration compare "
                 "only with those of the same device, earphones and volume"

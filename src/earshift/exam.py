@@ -534,13 +534,15 @@ class Screen(_Sitting):
         self.hypotheses = hypotheses
         self.protocol = as_protocol("best" if protocol is None else protocol)
         kind = RuleSettings if hypotheses is None else NotchSettings
-        self.settings = kind() if settings is None else settings
-        if not isinstance(self.settings, kind):
+        if settings is not None and not isinstance(settings, kind):
             raise ValueError(f"settings must be earshift.{kind.__name__}, got {settings!r}")
-        for asked_for in (self.protocol.strategy, self.settings.strategy):
-            if asked_for not in choose.STRATEGIES:
+        self.settings = settings if isinstance(settings, RuleSettings) else RuleSettings()
+        self.notch = settings if isinstance(settings, NotchSettings) else NotchSettings()
+        for asked_for in (self.protocol, self.settings, self.notch):
+            if asked_for.strategy not in choose.STRATEGIES:
                 raise ValueError(
-                    f"strategy must be one of {', '.join(choose.STRATEGIES)}, got {asked_for!r}"
+                    f"strategy must be one of {', '.join(choose.STRATEGIES)}, "
+                    f"got {asked_for.strategy!r}"
                 )
         if domain is None:
             domain = reference.domain if isinstance(reference, Exam) else "fine"
@@ -569,8 +571,8 @@ class Screen(_Sitting):
             self._reference_levels = self._find_reference_levels(reference)
         self._obstacles: dict[float, str] = {}
         self._question: ModelQuestion | ShiftModel | NotchModel
-        if isinstance(self.settings, NotchSettings):
-            self._question = NotchModel(self.domain, self.settings)
+        if self.hypotheses is not None:
+            self._question = NotchModel(self.domain, self.notch)
             self._obstacles = self._find_unplayable(LOWEST_HZ, HIGHEST_HZ)
         elif self.rule is None:
             self._obstacles = self._find_unreachable()
@@ -647,7 +649,9 @@ class Screen(_Sitting):
     @property
     def _asked(self) -> Protocol | RuleSettings | NotchSettings:
         """The settings of the question that is asked."""
-        return self.protocol if self.rule is None and self.hypotheses is None else self.settings
+        if self.hypotheses is not None:
+            return self.notch
+        return self.protocol if self.rule is None else self.settings
 
     def _find_obstacles(self, reference: Reference, rule: Rule) -> dict[float, str]:
         """The rule's frequencies at which nothing can be said, and why."""
@@ -712,6 +716,13 @@ class Screen(_Sitting):
     def p_changed(self) -> float:
         """Posterior probability of change; under a rule, that it is met; else of a notch."""
         return self.state.p_changed
+
+    def p_changed_after(self, tones: int) -> float:
+        """What `p_changed` was after the first so many tones."""
+        earlier = self.fork()
+        earlier._trials = self._trials[:tones]
+        earlier._states = [state for state in self._states if state.answers.count <= tones]
+        return earlier.p_changed
 
     @property
     def decision(self) -> str:
@@ -791,8 +802,8 @@ class Screen(_Sitting):
         loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self._trials), default=0.0)
         if self.other_ear is None and loudest >= UNCHECKED_DB_HL:
             notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
-        if isinstance(self.settings, NotchSettings):
-            notes.append(POPULATION_NOTES[self.settings.population])
+        if self.hypotheses is not None:
+            notes.append(POPULATION_NOTES[self.notch.population])
         reasons: dict[str, list[str]] = {}
         for f, reason in self._obstacles.items():
             reasons.setdefault(reason, []).append(f"{f:g}")
@@ -880,7 +891,7 @@ class Screen(_Sitting):
             **super()._design(),
             "protocol": self.protocol.to_dict() if by_protocol else None,
             "rule": None if self.rule is None else self.rule.to_dict(),
-            "settings": None if by_protocol else self.settings.to_dict(),
+            "settings": None if by_protocol else self._asked.to_dict(),
             "reference": self._reference_data,
         }
         return design if self.hypotheses is None else {**design, "hypotheses": self.hypotheses}

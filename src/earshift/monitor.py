@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from earshift import visit as visits
-from earshift.delivery import compare_devices, is_relative
+from earshift.delivery import compare_devices
 from earshift.exam import Exam, Screen
 from earshift.records import EARS, Baseline, ExamRecord
 from earshift.rules import Rule, as_rule, judge_ear
@@ -172,7 +172,7 @@ def _occasion(
     if visits.measured_at(baseline, store.visit(baseline.visit_id)) > at:
         return _noted(plain, f"measured before the baseline, exam {baseline.id}")
     try:
-        offset, words = compare_devices(store, baseline, seen.device_id, is_relative(record), day)
+        offset, words = compare_devices(store, baseline, seen.device_id, record.relative, day)
         reference, now = (visits.as_reference(store, one) for one in (baseline, record))
         if isinstance(now, Exam):
             judged = _answers_judged(reference, now, rule, offset)
@@ -237,4 +237,4 @@ def revise_baseline(
 def _own_device(store: "Store", exam_id: int) -> int | None:
     """The device of an exam whose levels compare with its own alone."""
     record = store.exam(exam_id)
-    return store.visit(record.visit_id).device_id if is_relative(record) else None
+    return store.visit(record.visit_id).device_id if record.relative else None

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from earshift import change, ep, field
 from earshift.field import Answers, Field
 from earshift.norms import Norm, tables
-from earshift.stimulus import HEARING_LEVEL, Domain, finite, whole
+from earshift.records import HEARING_LEVEL
+from earshift.stimulus import Domain, finite, whole
 
 Array = NDArray[np.float64]
 

@@ -13,10 +13,10 @@ from typing import IO, Any
 from earshift.delivery import CAP_DB_HL, supervised_limits
 from earshift.exam import Exam, Reference, Screen, Spot, reference_from_dict
 from earshift.notch import NotchSettings
+from earshift.records import HEARING_LEVEL
 from earshift.shift import RuleSettings
 from earshift.stimulus import (
     DOMAINS,
-    HEARING_LEVEL,
     Audiogram,
     Domain,
     Limits,

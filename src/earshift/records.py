@@ -13,6 +13,7 @@ TRIAL_KINDS = ("tone", "catch", "practice")
 EXAM_KINDS = ("exam", "screen", "audiogram")  # an audiogram is imported or typed in: no trials
 EXAM_STATES = ("open", "paused", "done", "abandoned")
 VISIT_MODES = ("supervised", "self", "simulated", "imported")
+HEARING_LEVEL, RELATIVE_LEVEL = "dB HL", "relative dB"  # units of a tone's level
 TRANSDUCERS = ("supra-aural", "circumaural", "insert", "unknown")
 
 
@@ -94,7 +95,18 @@ class ExamRecord:
     reference_exam_id: int | None = None
     measured_at: datetime | None = None  # of an imported audiogram: when it was taken
     source: str = ""  # of an imported audiogram: file, system, method
-    delivery: dict[str, Any] = field(default_factory=dict)  # how it was given: see visit.Delivery
+    delivery: dict[str, Any] = field(default_factory=dict)  # how it was given: delivery.Delivery
+
+    @property
+    def unit(self) -> str:
+        """The unit of its levels."""
+        domain = self.design.get("domain")
+        return HEARING_LEVEL if domain is None else str(domain["intensity"]["unit"])
+
+    @property
+    def relative(self) -> bool:
+        """Whether its levels are those of an uncalibrated device, and so no dB HL."""
+        return self.unit == RELATIVE_LEVEL
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any
 
-from earshift.records import EARS
-from earshift.stimulus import HEARING_LEVEL, RELATIVE_LEVEL, finite, whole
+from earshift.records import EARS, HEARING_LEVEL, RELATIVE_LEVEL
+from earshift.stimulus import finite, whole
 
 # Without calibration: 0 relative dB is this digital level, and nothing above the other is played.
 RELATIVE_ZERO_DBFS, RELATIVE_HIGHEST_DBFS = -90.0, -20.0

@@ -16,6 +16,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.records import HEARING_LEVEL, RELATIVE_LEVEL
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -120,9 +122,6 @@ class Trial:
         if {"frequency_hz", "level_db_hl"} <= given.keys() <= {f.name for f in fields(Tone)}:
             return cls(Tone(**given), heard)
         return cls(cast(Tone, Stimulus(tuple(given.items()))), heard)
-
-
-HEARING_LEVEL, RELATIVE_LEVEL = "dB HL", "relative dB"  # units of a tone's level
 
 
 # What a stimulus or a trial calls something else.

@@ -24,7 +24,7 @@ import numpy as np
 
 from earshift import __version__, field
 from earshift.change import Protocol
-from earshift.delivery import Delivery, compare_devices, is_relative, supervised_limits
+from earshift.delivery import Delivery, compare_devices, supervised_limits
 from earshift.exam import SAMPLES, SCHEMA, Exam, Screen, thresholds_from_samples
 from earshift.field import Threshold
 from earshift.records import EARS, ExamRecord, Person, ResultRecord, TrialRecord, Visit
@@ -217,11 +217,9 @@ def _why_no_reference(
 ) -> str | None:
     if visit.mode == "simulated" and not simulated:
         return "its answers were simulated"
-    if relative_device is not None and not (
-        is_relative(record) and visit.device_id == relative_device
-    ):
+    if relative_device is not None and not (record.relative and visit.device_id == relative_device):
         return "levels without calibration compare only with the same device's"
-    if relative_device is None and is_relative(record):
+    if relative_device is None and record.relative:
         return "its levels are relative to an uncalibrated device"
     if record.kind == "audiogram":
         return None
@@ -302,16 +300,28 @@ def plan_screen(
         domain=delivery.domain,
         limits=limits or delivery.limits(ear),
     )
-    return Plan(ear, screen, record.id, replace(delivery, comparison=comparison))
+    remarks = (comparison, *delivery.remarks) if comparison else delivery.remarks
+    return Plan(ear, screen, record.id, replace(delivery, remarks=remarks))
 
 
-def plan_continuation(store: "Store", screen: ExamRecord, *, author: str) -> Plan:
+def plan_continuation(store: "Store", screen: ExamRecord) -> Plan:
     """The full exam of an ear that begins with every tone of its screen."""
-    sitting = Session(store, screen.id, author=author).sitting
+    sitting = rebuild(screen, store.trials(screen.id))
     if not isinstance(sitting, Screen):
         raise ValueError(f"exam {screen.id} is a full exam already")
-    delivery = replace(Delivery.from_dict(screen.delivery), continues=screen.id, comparison="")
+    delivery = replace(Delivery.from_dict(screen.delivery), continues=screen.id)
     return Plan(screen.ear, sitting.continue_exam(EXAM_TONES), delivery=delivery)
+
+
+def plan_again(store: "Store", record: ExamRecord) -> Plan:
+    """The same exam of the same ear once more, with other chance: an immediate retest."""
+    sitting = rebuild(record, ())
+    delivery = replace(Delivery.from_dict(record.delivery), continues=None)
+    data = sitting.to_dict()
+    data["design"]["seed"] = _seed(None)
+    if delivery.relative:
+        data["design"]["limits"] = delivery.limits(record.ear).to_dict()
+    return Plan(record.ear, type(sitting).from_dict(data), record.reference_exam_id, delivery)
 
 
 def _other_ear(
@@ -412,7 +422,7 @@ def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0)
         raise ValueError(f"exam {record.id} is an {record.kind}: it has no trials to go on with")
     live = live_trials(trials)
     design = record.design
-    if is_relative(record):
+    if record.relative:
         own = own_level(live)
         design = {**design, "limits": _above_own(design["limits"], own or 0.0)}
     return kinds[record.kind].from_dict(
@@ -690,6 +700,19 @@ class Session:
         self.sitting = self._fold()
         return voided
 
+    def up_to_date(self) -> bool:
+        """Whether the store still says what this session was made from."""
+        exam_id = self.record.id
+        return (
+            self.store.exam(exam_id) == self.record
+            and self.store.trials(exam_id) == self.trials
+            and len(self.store.presses(exam_id)) == self.presses
+        )
+
+    def adopt(self, stored: "Session") -> None:
+        """Stand for a session whose stored answer has made come true what this one looked at."""
+        self.record, self.trials, self.author = stored.record, stored.trials, stored.author
+
     def _refuse_if_moved_on(self) -> None:
         """Two programs must not answer one exam: what the other did would change the question."""
         record = self.store.exam(self.record.id)
@@ -817,9 +840,8 @@ class Session:
         unit = ""
         if self.delivery.relative:
             unit = "Levels are relative to this device: they are no hearing levels."
-        return " ".join(
-            part for part in (words, self.caution, self.delivery.comparison, unit) if part
-        )
+        parts = (words, self.caution, *self.delivery.remarks, unit)
+        return " ".join(part for part in parts if part)
 
 
 def reference_thresholds(screen: Screen) -> list[Threshold]:

@@ -34,6 +34,10 @@ COLUMNS: dict[str, dict[str, Any]] = {
     },
     "frequency_hz": {"Description": "Frequency of the tone", "Units": "Hz"},
     "level_db_hl": {"Description": "Hearing level that was played, dB HL", "Units": "dB"},
+    "level_relative_db": {
+        "Description": "Level that was played on an uncalibrated device, which is no hearing level",
+        "Units": "dB",
+    },
     "heard": {"Description": "Answer", "Levels": {"1": "heard", "0": "not heard"}},
     "response_time": {"Description": "Time from the tone to the answer", "Units": "s"},
     "voided": {
@@ -97,12 +101,13 @@ def _save_visit(folder: Path, visit: VisitBundle, subject: str) -> None:
     with (place / f"{name}.tsv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, delimiter="\t", lineterminator="\n")
         table.writerow(COLUMNS)
+        relative = {exam.exam.id for exam in visit.exams if exam.exam.relative}
         for trial in trials:
-            table.writerow(_row(trial, trials[0]))
+            table.writerow(_row(trial, trials[0], trial.exam_id in relative))
     _save(place / f"{name}.json", _sidecar(visit))
 
 
-def _row(trial: TrialRecord, first: TrialRecord) -> list[object]:
+def _row(trial: TrialRecord, first: TrialRecord, relative: bool) -> list[object]:
     seconds = None if trial.reaction_ms is None else round(trial.reaction_ms / 1000, 6)
     return [
         round((trial.at - first.at).total_seconds(), 6),
@@ -110,7 +115,8 @@ def _row(trial: TrialRecord, first: TrialRecord) -> list[object]:
         trial.ear,
         trial.kind,
         trial.frequency_hz,
-        _or_missing(trial.played_db_hl),
+        _or_missing(None if relative else trial.played_db_hl),
+        _or_missing(trial.played_db_hl if relative else None),
         int(trial.heard),
         _or_missing(seconds),
         int(trial.voided_at is not None),

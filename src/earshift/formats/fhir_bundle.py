@@ -127,7 +127,7 @@ class _Bundle:
         """The reference as far as the screen knows it, if its own visit is not in the bundle."""
         if reference.kind == "audiogram":
             thresholds = _thresholds(ExamBundle(reference))
-        elif reference.kind == "exam" and reference.state == "done":
+        elif reference.kind == "exam" and reference.state == "done" and not reference.relative:
             thresholds = _shown(exam.results[-1].shown.get("reference_thresholds") or ())
         else:
             return None
@@ -334,6 +334,8 @@ def _for_ear(part: Json, ear: str) -> Json:
 def _thresholds(exam: ExamBundle) -> list[Json]:
     """Measured thresholds only: an audiogram's, or those of a full exam that was completed."""
     record = exam.exam
+    if record.relative:  # its levels are no hearing levels, and the codes mean those
+        return []
     if record.kind == "audiogram":
         audiogram = Audiogram.from_dict(record.design)
         given = [_threshold(f, _db(level)) for f, level in audiogram.thresholds_db_hl.items()]

@@ -41,6 +41,8 @@ TABLES: dict[str, dict[str, type]] = {
         "frequency_hz": float,
         "asked_db_hl": float,
         "played_db_hl": float,
+        "asked_relative_db": float,
+        "played_relative_db": float,
         "heard": bool,
         "reaction_ms": float,
         "at": datetime,
@@ -177,6 +179,7 @@ def rows(visit: VisitBundle) -> Iterator[tuple[str, Row]]:
 
 
 def _tones(bundle: ExamBundle) -> Iterator[Row]:
+    unit = "relative_db" if bundle.exam.relative else "db_hl"
     for trial in bundle.trials:
         yield {
             "trial": trial.id,
@@ -184,8 +187,8 @@ def _tones(bundle: ExamBundle) -> Iterator[Row]:
             "number": trial.number,
             "kind": trial.kind,
             "frequency_hz": trial.frequency_hz,
-            "asked_db_hl": trial.asked_db_hl,
-            "played_db_hl": trial.played_db_hl,
+            f"asked_{unit}": trial.asked_db_hl,
+            f"played_{unit}": trial.played_db_hl,
             "heard": trial.heard,
             "reaction_ms": trial.reaction_ms,
             "at": trial.at,
@@ -248,7 +251,9 @@ def _thresholds(visit: VisitBundle, bundle: ExamBundle) -> Iterator[Row]:
                 "no_response": True,
                 "level_tried_db_hl": level,
             }
-    elif exam.kind == "exam" and exam.state == "done" and bundle.results:
+    elif (
+        exam.kind == "exam" and exam.state == "done" and bundle.results and not exam.relative
+    ):  # relative levels are no hearing levels; the tones have them
         for one in bundle.results[-1].shown.get("thresholds") or ():
             above = one.get("censored") == "above"
             yield {

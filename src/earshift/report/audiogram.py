@@ -128,6 +128,7 @@ def draw(
     reference: Sequence[Reading],
     played: Sequence[Played],
     words: Words,
+    unit: str,
     description: str,
 ) -> Drawing:
     """The audiogram of one ear: what it hears now, its reference, and the tones in between."""
@@ -137,7 +138,7 @@ def draw(
     scale = _Scale(min([*shown, OCTAVES_HZ[0]]), max([*shown, 8000.0]))
     marks: list[Mark] = [
         *_band(scale, now, BANDS[ear]),
-        *_grid(scale, words),
+        *_grid(scale, words, unit),
         *_curve(scale, ear, reference, GREY, radius=1.0, width=0.3, dashed=True),
         *(_triangle(scale, tone) for tone in played),
         *_curve(scale, ear, now, COLOURS[ear], radius=1.5, width=0.45, dashed=False),
@@ -155,7 +156,7 @@ def _in_order(readings: Sequence[Reading]) -> list[Reading]:
     return sorted(readings, key=lambda reading: reading.frequency_hz)
 
 
-def _grid(scale: _Scale, words: Words) -> list[Mark]:
+def _grid(scale: _Scale, words: Words, unit: str) -> list[Mark]:
     top = _TOP_MM
     marks: list[Mark] = []
     for frequencies, dashed in ((BETWEEN_HZ, True), (OCTAVES_HZ, False)):
@@ -181,7 +182,7 @@ def _grid(scale: _Scale, words: Words) -> list[Mark]:
     ]
     marks.append(Stroke((*corners, corners[0]), INK, 0.2))
     marks.append(Label(((scale.left + scale.right) / 2, top - 5.4), words.axis_frequency, 2.4))
-    marks.append(Label((scale.left - 1.0, scale.y(LOUDEST_DB) + 4.0), words.axis_level, 2.4, False))
+    marks.append(Label((scale.left - 1.0, scale.y(LOUDEST_DB) + 4.0), unit, 2.4, False))
     return marks
 
 

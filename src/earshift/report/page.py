@@ -17,6 +17,7 @@ from earshift import calibration
 from earshift.records import (
     EARS,
     ExamBundle,
+    ExamRecord,
     Note,
     Person,
     ResultRecord,
@@ -325,7 +326,7 @@ def _section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
             section,
             facts=(Fact(words.tones, _tones(len(played), live, words)),),
             cautions=_trial_cautions(bundle, None, len(played), kind, words),
-            picture=_picture(exam.ear, [], [], played, words) if played else None,
+            picture=_picture(exam, [], [], played, words) if played else None,
             small_print=words.exam_line.format(
                 kind=kind, id=exam.id, version=exam.engine_version, seed=exam.design.get("seed")
             ),
@@ -340,7 +341,7 @@ def _section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
             *_reference_cautions(bundle, words),
             *_trial_cautions(bundle, result, len(played), kind, words),
         ),
-        picture=_picture(exam.ear, now, reference, played, words),
+        picture=_picture(exam, now, reference, played, words),
         small_print=_small_print(result, visit.visit.zone, words),
     )
     if verdict:
@@ -353,7 +354,7 @@ def _section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
             words=_text(shown.get("words"), words),
             alarming=decision == "changed",
             facts=_screen_facts(bundle, shown, verdict, live, visit.visit.zone, words),
-            table=_shift_table(exam.ear, now, reference, verdict, words),
+            table=_shift_table(exam, now, reference, verdict, words),
         )
     complete = shown.get("complete", exam.state == "done")
     means = words.exam_done_means if complete else words.exam_not_done_means
@@ -366,7 +367,7 @@ def _section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
             Fact(words.tones, _tones(shown.get("tones"), live, words)),
             Fact(words.catch_trials, _silence(shown, words)),
         ),
-        table=_threshold_table(exam.ear, now, words),
+        table=_threshold_table(exam, now, words),
     )
 
 
@@ -401,7 +402,7 @@ def _audiogram_section(
             (words.frequency, words.column_threshold),
             tuple(rows),
         ),
-        picture=_picture(exam.ear, now, [], [], words),
+        picture=_picture(exam, now, [], [], words),
         small_print=words.audiogram_line.format(
             kind=section_kind, id=exam.id, version=exam.engine_version
         ),
@@ -546,7 +547,7 @@ def _listed(settings: Data) -> str:
 
 
 def _shift_table(
-    ear: str, now: list[Reading], reference: list[Reading], verdict: Data, words: Words
+    exam: ExamRecord, now: list[Reading], reference: list[Reading], verdict: Data, words: Words
 ) -> Table | None:
     shifts = {
         f: row
@@ -596,20 +597,20 @@ def _shift_table(
         words.unsaid_key if unsaid else "",
         words.censored_key if censored else "",
     )
-    title = words.table_title.format(ear=words.ears[ear])
+    title = words.table_title.format(ear=words.ears[exam.ear], unit=words.units[exam.unit])
     return Table(title, columns, tuple(rows), tuple(filter(None, key)))
 
 
-def _threshold_table(ear: str, now: list[Reading], words: Words) -> Table | None:
+def _threshold_table(exam: ExamRecord, now: list[Reading], words: Words) -> Table | None:
     if not now:
         return None
     rows = tuple((_hz(each.frequency_hz), _level(each, words)) for each in now)
-    title = words.table_title.format(ear=words.ears[ear])
+    title = words.table_title.format(ear=words.ears[exam.ear], unit=words.units[exam.unit])
     return Table(title, (words.frequency, words.column_threshold), rows)
 
 
 def _picture(
-    ear: str,
+    exam: ExamRecord,
     now: list[Reading],
     reference: list[Reading],
     played: list[Played],
@@ -626,12 +627,13 @@ def _picture(
             for each in readings
         )
 
-    parts = [words.picture_now.format(points=points(now))] if now else []
+    unit = words.units[exam.unit]
+    parts = [words.picture_now.format(points=points(now), unit=unit)] if now else []
     if reference:
         parts.append(words.picture_reference.format(points=points(reference)))
     if now:
         parts.append(words.picture_same)
-    return draw(ear, now, reference, played, words, " ".join(parts))
+    return draw(exam.ear, now, reference, played, words, unit, " ".join(parts))
 
 
 def _readings(shown: Data, name: str) -> list[Reading]:

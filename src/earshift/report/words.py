@@ -78,7 +78,7 @@ class Words:
         default_factory=lambda: {
             "expired": "The calibration had expired: the levels may be wrong.",
             "biological": "The levels were checked by ear only, not measured.",
-            "none": "No calibration: the levels are not dB HL. Only comparisons with the same "
+            "none": "No calibration: these are no hearing levels. Only comparisons with the same "
             "device, earphones and volume mean anything.",
             "unknown reference": "The calibration does not say against what it was measured: the "
             "levels are not dB HL.",
@@ -161,7 +161,7 @@ class Words:
     reference_other_ear: str = "The reference is of the other ear: do not compare."
 
     # The table and the picture
-    table_title: str = "{ear}: hearing levels in dB HL, with 95 % intervals"
+    table_title: str = "{ear}: levels in {unit}, with 95 % intervals"
     table_title_audiogram: str = "{ear}: hearing levels in dB HL"
     frequency: str = "Hz"
     column_reference: str = "Reference"
@@ -182,12 +182,14 @@ class Words:
     censored_mark: str = "†"
     censored_key: str = "† a threshold lies outside the range of levels: the size is a guess"
     picture: str = "{ear}: audiogram"
-    picture_now: str = "Now, in dB HL: {points}."
+    units: Mapping[str, str] = field(
+        default_factory=lambda: {"dB HL": "dB HL", "relative dB": "relative dB"}
+    )
+    picture_now: str = "Now, in {unit}: {points}."
     picture_reference: str = "Reference: {points}."
     picture_point: str = "{frequency} Hz {level}"
     picture_same: str = "The table has the same numbers."
     axis_frequency: str = "frequency (Hz)"
-    axis_level: str = "dB HL"
     legend: str = (
         "○ right ear, × left ear. Grey dashed: reference. Shaded: 95 % interval. "
         "▲ tone heard, ▽ not heard. Arrow ↙ ↘: no response up to that level."

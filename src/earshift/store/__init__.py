@@ -393,6 +393,35 @@ class Store:
             found = rows.to_records(ExamRecord, connection.execute(query))
             return found or rows.nothing_of(connection, person_id)
 
+    def unfinished_exams(self, *, since: datetime, limit: int = 100) -> list[ExamRecord]:
+        """Real exams whose newest state, since then, is open or paused; newest last."""
+        with reading(self.engine) as connection:
+            query = rows.exams_in_state(("open", "paused"), rows.moment(since, "since"))
+            found = rows.to_records(ExamRecord, connection.execute(query.limit(limit)))
+        return found[::-1]
+
+    def screens_done_since(self, since: datetime, *, limit: int = 500) -> list[ExamRecord]:
+        """Real screens that were finished since then; newest last."""
+        with reading(self.engine) as connection:
+            query = rows.exams_in_state(("done",), rows.moment(since, "since"))
+            query = query.where(t.exams.c.kind == "screen").limit(limit)
+            found = rows.to_records(ExamRecord, connection.execute(query))
+        return found[::-1]
+
+    def people_tested_before(
+        self, before: datetime, *, limit: int = 100
+    ) -> list[tuple[Person, datetime]]:
+        """People whose last exam or audiogram was before then, with its time; longest ago first."""
+        with reading(self.engine) as connection:
+            last = connection.execute(
+                rows.last_tests()
+                .having(rows.last_tested() < rows.moment(before, "before"))
+                .order_by(rows.last_tested())
+                .limit(limit)
+            ).all()
+            people = {row.person_id: rows.person_of(connection, row.person_id) for row in last}
+        return [(people[row.person_id], row.last) for row in last]
+
     def set_exam_state(
         self,
         exam_id: int,

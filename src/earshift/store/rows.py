@@ -413,6 +413,39 @@ def newest_state() -> ScalarSelect[Any]:
     )
 
 
+def exams_in_state(states: Sequence[str], since: datetime) -> Select[Any]:
+    """Exams of real people whose newest state is one of these, reached since then; newest first."""
+    reached, later = t.exam_states, t.exam_states.alias("later")
+    newer = select(later.c.id).where(
+        later.c.exam_id == reached.c.exam_id, later.c.id > reached.c.id
+    )
+    erased = select(t.erasures.c.id).where(t.erasures.c.person_id == t.visits.c.person_id)
+    return (
+        select(t.exams, reached.c.state)
+        .join(reached, reached.c.exam_id == t.exams.c.id)
+        .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
+        .where(reached.c.at >= since, reached.c.state.in_(states), ~newer.exists())
+        .where(t.visits.c.mode != "simulated", ~erased.exists())
+        .order_by(reached.c.id.desc())
+    )
+
+
+def last_tested() -> Any:
+    """When somebody was last tested, over all of their exams."""
+    return func.max(func.coalesce(t.exams.c.measured_at, t.visits.c.started_at))
+
+
+def last_tests() -> Select[Any]:
+    """Everybody who is not erased, by when they were last tested."""
+    erased = select(t.erasures.c.id).where(t.erasures.c.person_id == t.visits.c.person_id)
+    return (
+        select(t.visits.c.person_id, last_tested().label("last"))
+        .join(t.exams, t.exams.c.visit_id == t.visits.c.id)
+        .where(t.visits.c.mode != "simulated", ~erased.exists())
+        .group_by(t.visits.c.person_id)
+    )
+
+
 @cache
 def exams_query() -> Select[Any]:
     return select(t.exams, newest_state().label("state"))

@@ -8,7 +8,8 @@ from fastapi import FastAPI
 from earshift import __version__
 from earshift.accounts import Accounts
 from earshift.store import Store
-from earshift.web import signin
+from earshift.web import clinic, listen, pages, signin
+from earshift.web.live import Sessions
 from earshift.web.security import Guard, add_error_handlers
 from earshift.web.settings import Settings
 
@@ -20,8 +21,9 @@ def create_app(settings: Settings) -> FastAPI:
     store = Store.open(settings.db)
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
+        app.state.sessions.close()
         store.close()
 
     app = FastAPI(
@@ -36,8 +38,11 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings, app.state.store = settings, store
     app.state.accounts = Accounts(store)
-    app.include_router(signin.router)
+    app.state.sessions = Sessions(store)
+    for router in (signin.router, clinic.router, listen.router):
+        app.include_router(router)
     add_error_handlers(app)
+    pages.install(app)
     app.add_middleware(Guard, settings=settings)
     return app
 

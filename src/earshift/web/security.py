@@ -109,11 +109,8 @@ class Guard:
     def _unproxied(self, scope: Scope, headers: Headers) -> Response | None:
         """Take the client's address and scheme from the proxy; refuse whoever goes round it."""
         assert self._proxy is not None
-        peer = (scope.get("client") or ("",))[0]
-        try:
-            is_proxy = ipaddress.ip_address(peer) in self._proxy
-        except ValueError:
-            is_proxy = False
+        peer = _address((scope.get("client") or ("",))[0])
+        is_proxy = peer is not None and peer in self._proxy
         if not is_proxy:
             return _told(HTTPStatus.FORBIDDEN, "this server answers its proxy only")
         if headers.get("x-forwarded-proto", "https") != "https":
@@ -218,6 +215,15 @@ def _too_large(scope: Scope) -> str:
     return f"this is too large: at most {_most_bytes(scope) // 1024} KiB are taken here"
 
 
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """An address; one of the fourth version that a socket of the sixth wraps is unwrapped."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
 def _host_name(host: str) -> str:
     """A Host header without its port."""
     name, colon, port = host.rpartition(":")
@@ -305,15 +311,17 @@ PLAIN = {
 def add_error_handlers(app: FastAPI) -> None:
     """Every refusal is `{"detail": sentence}`, and no sentence repeats what was sent."""
 
-    def refused(_: Request, error: Exception) -> Response:
+    async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         status = HTTPStatus(error.status_code)
+        if status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED):  # these have no body
+            return Response(status_code=status, headers=error.headers)
         detail = (
             OWN_WORDS.get(status, error.detail) if error.detail == status.phrase else error.detail
         )
         return JSONResponse({"detail": detail}, error.status_code, error.headers)
 
-    def invalid(request: Request, error: Exception) -> Response:
+    async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)
         return _told(HTTPStatus.UNPROCESSABLE_ENTITY, _bad_input(request.app, error.errors()))
 

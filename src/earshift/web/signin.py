@@ -11,7 +11,15 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from earshift import __version__
-from earshift.accounts import TOKEN_DAYS, Accounts, Key, Throttled, User, csrf_token
+from earshift.accounts import (
+    SHORTEST_TOKEN_DAYS,
+    TOKEN_DAYS,
+    Accounts,
+    Key,
+    Throttled,
+    User,
+    csrf_token,
+)
 from earshift.store import Store, StoreError
 from earshift.web.identity import (
     Admin,
@@ -79,7 +87,7 @@ class KnownUser(BaseModel):
 class NewToken(_Input):
     name: Line
     role: Role | None = None
-    days: Annotated[float, Field(gt=0, le=TOKEN_DAYS)] = 90
+    days: Annotated[float, Field(ge=SHORTEST_TOKEN_DAYS, le=TOKEN_DAYS)] = 90
 
 
 class KnownToken(BaseModel):

@@ -1,0 +1,770 @@
+"""The clinic's routes: people, devices, tests, exams and reports. Thin: the library decides."""
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
+from fastapi.responses import HTMLResponse
+
+from earshift import __version__, calibration, delivery, records, rules, visit
+from earshift.accounts import LINK_HOURS, Accounts
+from earshift.delivery import Delivery
+from earshift.sound import Timing, retspl_presets, sound_of_calibration
+from earshift.stimulus import Audiogram
+from earshift.store import Store, StoreError
+from earshift.visit import Session
+from earshift.web import models as m
+from earshift.web import shown
+from earshift.web.identity import Examiner, saw
+from earshift.web.live import Sessions
+from earshift.web.settings import Settings
+
+router = APIRouter(prefix="/api")
+
+PAGE = 50
+DUE_AFTER = timedelta(days=365)  # 29 CFR 1910.95(g)(6): at least annually
+RETEST_WITHIN = timedelta(days=30)  # 29 CFR 1904.10(b)(4)
+UPLOAD_KINDS = ("auto", "csv", "mie", "fhir", "nhanes")
+
+
+class Clinic:
+    """What every route works with."""
+
+    def __init__(self, request: Request) -> None:
+        state = request.app.state
+        self.store: Store = state.store
+        self.accounts: Accounts = state.accounts
+        self.sessions: Sessions = state.sessions
+        self.settings: Settings = state.settings
+        self.request = request
+
+    @property
+    def today(self) -> date:
+        return shown.today_in(self.settings.zone)
+
+    def person(self, handle: str) -> records.Person:
+        return self.store.person(shown.behind(self.store, "people", handle))
+
+    def device(self, handle: str) -> records.Device:
+        return self.store.device(shown.behind(self.store, "devices", handle))
+
+    def session(self, handle: str, user: str) -> Session:
+        """The session of an exam; an audiogram from elsewhere has none."""
+        exam_id = shown.behind(self.store, "exams", handle)
+        if self.store.exam(exam_id).kind == "audiogram":
+            raise HTTPException(HTTPStatus.CONFLICT, "this audiogram came from elsewhere, whole")
+        return self.sessions.load(exam_id, user)
+
+    def position(self, record: records.ExamRecord) -> m.Counted:
+        """The how-manieth exam of its visit this is."""
+        of_visit = [
+            one.id
+            for one in self.store.exams(self.store.visit(record.visit_id).person_id)
+            if one.visit_id == record.visit_id and one.kind != "audiogram"
+        ]
+        return m.Counted(now=sorted(of_visit).index(record.id) + 1, of=len(of_visit))
+
+    def exam(self, session: Session, user: str) -> m.Exam:
+        return shown.exam_shown(
+            self.store, self.accounts, session, user, position=self.position(session.record)
+        )
+
+
+Here = Annotated[Clinic, Depends(Clinic)]
+
+
+@contextlib.contextmanager
+def refusals(status: HTTPStatus = HTTPStatus.CONFLICT) -> Iterator[None]:
+    """What the library refuses becomes an answer that says why."""
+    try:
+        yield
+    except ValueError as error:
+        raise shown.refusal(error, status) from None
+
+
+# People
+
+
+@router.post("/people/search")
+def search_people(wanted: m.PersonSearch, here: Here, user: Examiner) -> m.People:
+    """A page of people; in the body, so that no name stands in an address."""
+    after = 0 if wanted.after is None else shown.behind(here.store, "people", wanted.after)
+    text = (wanted.text or "").strip() or None
+    found = here.store.people(after=after, limit=PAGE + 1, search=text)
+    page = shown.people(here.store, found[:PAGE])
+    here.store.add_audit(author=user.name, action="search", subject="people")
+    return m.People(people=page, next=page[-1].id if len(found) > PAGE else None)
+
+
+@router.post("/people", status_code=HTTPStatus.CREATED)
+def add_person(new: m.NewPerson, here: Here, user: Examiner) -> m.Person:
+    """A new person; a code or a name is needed, and a code must not be another person's."""
+    identity = _identity(new.model_dump())
+    if identity["code"] is None and identity["name"] is None:
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "give a code or a name")
+    _check_birth(identity["birth_date"], here.today)
+    try:
+        added = here.store.add_person(author=user.name, **identity)
+    except StoreError:
+        raise HTTPException(HTTPStatus.CONFLICT, "this code is another person's already") from None
+    return shown.person(here.store, added)
+
+
+def _identity(given: dict[str, Any]) -> dict[str, Any]:
+    """Blank text is no text."""
+    return {
+        name: (value.strip() or None) if isinstance(value, str) else value
+        for name, value in given.items()
+    }
+
+
+def _check_birth(born: date | None, today: date) -> None:
+    if born is not None and not date(1880, 1, 1) <= born <= today:
+        raise HTTPException(
+            HTTPStatus.UNPROCESSABLE_ENTITY, "a date of birth is not in the future nor before 1880"
+        )
+
+
+@router.get("/people/{person}")
+def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
+    """Somebody's exams, notes and history over time."""
+    found = here.person(person)
+    saw(here.request, user, f"people:{found.id}")
+    exams = here.store.exams(found.id)
+    said = shown.summaries(here.store, exams)
+    real = [(exam, one) for exam, one in zip(exams, said, strict=True) if one.sound != "simulated"]
+    return m.PersonFile(
+        **shown.person(here.store, found).model_dump(),
+        exams=said,
+        notes=[m.NoteShown.model_validate(note) for note in here.store.notes(found.id)],
+        history=shown.history(here.store, [e for e, _ in real], [s for _, s in real]),
+    )
+
+
+@router.post("/people/{person}/correct")
+def correct_person(
+    person: m.Id, correction: m.PersonCorrection, here: Here, user: Examiner
+) -> m.Person:
+    """Correct what is known of somebody; fields that are not sent stay, null takes away."""
+    found = here.person(person)
+    changes = _identity(correction.model_dump(exclude_unset=True))
+    reason = changes.pop("reason")
+    _check_birth(changes.get("birth_date"), here.today)
+    if not changes:
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "nothing to correct was sent")
+    with refusals():
+        changed = here.store.correct_person(found.id, author=user.name, reason=reason, **changes)
+    return shown.person(here.store, changed)
+
+
+@router.post("/people/{person}/notes", status_code=HTTPStatus.CREATED)
+def add_note(person: m.Id, note: m.NewNote, here: Here, user: Examiner) -> m.NoteShown:
+    found = here.person(person)
+    with refusals():
+        added = here.store.add_note(found.id, author=user.name, text=note.text)
+    return m.NoteShown.model_validate(added)
+
+
+@router.post("/people/{person}/audiograms", status_code=HTTPStatus.CREATED)
+def type_audiogram(
+    person: m.Id, typed: m.NewAudiogram, here: Here, user: Examiner
+) -> m.ExamSummary:
+    """A reference typed in from paper."""
+    found = here.person(person)
+    if typed.measured_on is not None and not date(1930, 1, 1) <= typed.measured_on <= here.today:
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "the day measured cannot be right")
+    with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
+        audiogram = Audiogram(
+            {float(f): level for f, level in typed.thresholds.items()},
+            no_response_db_hl={float(f): level for f, level in typed.no_response.items()},
+        )
+    zone = here.settings.zone
+    measured = None
+    if typed.measured_on is not None:  # at noon: a day has no moment of its own
+        noon = datetime.combine(typed.measured_on, datetime.min.time().replace(hour=12))
+        measured = noon.replace(tzinfo=ZoneInfo(zone))
+    with refusals():
+        opened = here.store.open_visit(
+            found.id, author=user.name, zone=zone, mode="imported", started_at=measured
+        )
+        exam = here.store.open_exam(
+            opened.id,
+            author=user.name,
+            ear=typed.ear,
+            kind="audiogram",
+            design=audiogram.to_dict(),
+            engine_version=__version__,
+            measured_at=measured,
+            source=typed.source or "typed in",
+        )
+    return shown.summary(here.store, exam)
+
+
+@router.post(
+    "/imports",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            },
+        }
+    },
+)
+async def import_file(
+    request: Request,
+    here: Here,
+    user: Examiner,
+    format: Annotated[str, Query(pattern=f"^({'|'.join(UPLOAD_KINDS)})$")] = "auto",
+) -> m.Imported:
+    """Audiograms from a file: all of its rows, or none when one cannot be taken."""
+    from starlette.concurrency import run_in_threadpool
+
+    content = await request.body()
+    if not content:
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "the file is empty")
+    return await run_in_threadpool(_import, content, format, here, user.name)
+
+
+def _import(content: bytes, kind: str, here: Clinic, author: str) -> m.Imported:
+    from earshift.formats import read_references
+
+    if kind == "auto":
+        kind = "fhir" if content.lstrip()[:1] == b"{" else "csv"
+        if content.startswith(b"HEADER RECORD"):
+            kind = "nhanes"
+    with tempfile.TemporaryDirectory(prefix="earshift-import-") as folder:
+        file = Path(folder) / "upload"  # never the client's name
+        file.write_bytes(content)
+        try:
+            found = read_references(file, kind, timezone=here.settings.zone)
+        except ValueError as error:
+            told = ValueError(str(error).replace(str(file), "the file"))
+            raise shown.refusal(told, HTTPStatus.UNPROCESSABLE_ENTITY) from None
+    if found.rejected:
+        rows = "; ".join(
+            f"row {one.row}: {shown.refusal(ValueError(one.reason)).detail}"
+            for one in found.rejected[:5]
+        )
+        raise HTTPException(
+            HTTPStatus.UNPROCESSABLE_ENTITY,
+            f"{len(found.rejected)} rows cannot be taken, and nothing was stored: {rows}",
+        )
+    with refusals():
+        imported = here.store.import_audiograms(
+            found.accepted, author=author, zone=here.settings.zone
+        )
+    visits = {one.visit_id for one in (*imported.added, *imported.known)}
+    owners = sorted({here.store.visit(number).person_id for number in sorted(visits)[:20]})
+    return m.Imported(
+        added=len(imported.added),
+        known=len(imported.known),
+        people=shown.people(here.store, [here.store.person(number) for number in owners]),
+    )
+
+
+# The day
+
+
+@router.get("/worklist")
+def worklist(here: Here, user: Examiner) -> m.Worklist:
+    """Who has to be tested: unfinished exams, retests of changed ears, tests that are due."""
+    saw(here.request, user, "worklist")
+    now = datetime.now(UTC)
+    items: list[m.WorkItem] = []
+    exams = here.store.unfinished_exams(since=now - RETEST_WITHIN)
+    items += _items(here, exams, "unfinished", timedelta(0))
+    items += _items(here, _to_retest(here, now), "retest", RETEST_WITHIN)
+    due = here.store.people_tested_before(now - DUE_AFTER)
+    people = shown.people(here.store, [one for one, _ in due])
+    items += [
+        m.WorkItem(person=one, why="due", on=(last + DUE_AFTER).date(), exam=None)
+        for one, (_, last) in zip(people, due, strict=True)
+    ]
+    devices = [shown.device(here.store, one, here.today) for one in here.store.devices()]
+    attention = [one for one in devices if _needs_attention(one)]
+    return m.Worklist(today=here.today, items=items, devices=attention)
+
+
+def _items(
+    here: Clinic, exams: list[records.ExamRecord], why: str, within: timedelta
+) -> list[m.WorkItem]:
+    found = []
+    for exam, said in zip(exams, shown.summaries(here.store, exams), strict=True):
+        of = here.store.visit(exam.visit_id)
+        on = (of.started_at.astimezone(ZoneInfo(of.zone)) + within).date()
+        person = shown.person(here.store, here.store.person(of.person_id))
+        found.append(m.WorkItem(person=person, why=why, on=on, exam=said))
+    return found
+
+
+def _to_retest(here: Clinic, now: datetime) -> list[records.ExamRecord]:
+    """Screens that found a change and that no later exam of the same ear has followed."""
+    found = []
+    for exam in here.store.screens_done_since(now - RETEST_WITHIN):
+        results = here.store.results(exam.id)
+        verdict = results[-1].shown["verdict"] if results else None
+        if verdict is None or verdict["decision"] != "changed":
+            continue
+        of = here.store.visit(exam.visit_id)
+        later = [
+            one
+            for one in here.store.exams(of.person_id, ear=exam.ear)
+            if one.id > exam.id and one.state == "done" and one.kind != "audiogram"
+        ]
+        if not later:
+            found.append(exam)
+    return found
+
+
+def _needs_attention(device: m.Device) -> bool:
+    return (
+        device.blocked is not None
+        or device.calibration.state == calibration.EXPIRED
+        or device.daily_check.state == "missing"
+    )
+
+
+@router.get("/rules")
+def list_rules(_: Examiner) -> list[m.RuleShown]:
+    return [
+        m.RuleShown(
+            name=rule.name,
+            text=rule.text,
+            source=rule.source,
+            unverified=rules.unverified_note(rule),
+        )
+        for rule in rules.RULES.values()
+    ]
+
+
+# Devices
+
+
+@router.get("/devices")
+def list_devices(here: Here, _: Examiner) -> list[m.Device]:
+    return [shown.device(here.store, one, here.today) for one in here.store.devices()]
+
+
+@router.post("/devices", status_code=HTTPStatus.CREATED)
+def add_device(new: m.NewDevice, here: Here, user: Examiner) -> m.Device:
+    """An audiometer, or with a fingerprint this browser with its earphones."""
+    values = new.model_dump()
+    values["fingerprint"] = values["fingerprint"] or {}
+    with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
+        added = here.store.add_device(author=user.name, **values)
+    return shown.device(here.store, added, here.today)
+
+
+@router.get("/devices/{device}")
+def show_device(device: m.Id, here: Here, _: Examiner) -> m.Device:
+    return shown.device(here.store, here.device(device), here.today)
+
+
+@router.post("/devices/{device}/calibrations", status_code=HTTPStatus.CREATED)
+def add_calibration(device: m.Id, new: m.NewCalibration, here: Here, user: Examiner) -> m.Device:
+    """A laboratory's calibration. RETSPL belongs to the coupler that it was measured in."""
+    found = here.device(device)
+    with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
+        table = _calibration_table(new, found)
+        if new.done_on > here.today:
+            raise ValueError("a calibration is not done in the future")
+        here.store.add_calibration(
+            found.id,
+            author=user.name,
+            done_on=new.done_on,
+            due_on=new.due_on,
+            laboratory=new.laboratory,
+            coupler=new.coupler,
+            kind=new.kind,
+            table=table,
+        )
+    return shown.device(here.store, found, here.today)
+
+
+def _calibration_table(new: m.NewCalibration, device: records.Device) -> dict[str, Any]:
+    if not device.fingerprint:
+        if new.full_scale_db_spl is not None:
+            raise ValueError("an audiometer keeps its table to itself; it needs none here")
+        return {}
+    if new.retspl is None or new.full_scale_db_spl is None:
+        raise ValueError("a browser's sound needs retspl and full_scale_db_spl of both ears")
+    values: dict[str, float]
+    table: dict[str, Any] = {"full_scale_db_spl": new.full_scale_db_spl}
+    if isinstance(new.retspl, str):
+        preset = retspl_presets().get(new.retspl)
+        if preset is None:
+            raise ValueError("there is no RETSPL table of this name")
+        if preset.coupler != new.coupler:
+            raise ValueError(f"this RETSPL table is for the coupler {preset.coupler}, not another")
+        values = {f"{f:g}": level for f, level in preset.db_spl.items()}
+        table["retspl_source"] = f"{preset.name}: {preset.source} ({preset.status})"
+    else:
+        values = new.retspl
+        table["retspl_source"] = "entered with the calibration"
+    table |= {"retspl_db": values, "floor_dbfs": new.floor_dbfs}
+    sound = sound_of_calibration(table, device.name, device.fingerprint)  # refuses bad tables
+    assert sound is not None
+    return table
+
+
+@router.get("/retspl")
+def list_retspl(_: Examiner) -> list[m.RetsplShown]:
+    """The shipped tables of sound pressure at 0 dB HL, each with its coupler and source."""
+    return [
+        m.RetsplShown(
+            name=one.name,
+            earphone=one.earphone,
+            coupler=one.coupler,
+            status=one.status,
+            source=one.source,
+            values={f"{f:g}": level for f, level in one.db_spl.items()},
+        )
+        for one in retspl_presets().values()
+    ]
+
+
+@router.post("/devices/{device}/checks", status_code=HTTPStatus.CREATED)
+def add_check(device: m.Id, check: m.NewCheck, here: Here, user: Examiner) -> m.Device:
+    """A daily check with somebody whose hearing is known; 10 dB or more blocks the device."""
+    found = here.device(device)
+    if not any(check.deviations_db.values()):
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "a check needs some deviations")
+    with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
+        here.store.add_calibration(
+            found.id,
+            author=user.name,
+            done_on=here.today,
+            due_on=here.today,
+            laboratory=check.listener,
+            coupler="a listener's ears",
+            kind="biological",
+            table={"deviations_db": check.deviations_db},
+        )
+    return shown.device(here.store, found, here.today)
+
+
+# Tests
+
+
+@router.post("/people/{person}/tests", status_code=HTTPStatus.CREATED)
+def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Test:
+    """Plan and open the exams of one test: all of its ears, or none."""
+    found = here.person(person)
+    device = None if new.device is None else here.device(new.device)
+    how, warnings = _delivery(here, new, device)
+    ears = list(dict.fromkeys(new.ears))
+    for ear in ears:
+        if visit.unfinished(here.store, found.id, ear):
+            raise HTTPException(
+                HTTPStatus.CONFLICT,
+                f"an exam of the {ear} ear is not finished: go on with it, or give it up first",
+            )
+    device_id = None if device is None else device.id
+    with refusals():
+        plans = [_plan(here, new, found, ear, how, device_id) for ear in ears]
+        opened = here.store.open_visit(
+            found.id,
+            author=user.name,
+            zone=here.settings.zone,
+            mode=new.mode,
+            device_id=device_id,
+            checklist=new.checklist.model_dump(exclude_none=True),
+        )
+        exams = [visit.open_exam(here.store, opened, plan, author=user.name) for plan in plans]
+    answered = []
+    for exam in exams:
+        session = here.sessions.load(exam.id, user.name)
+        if how.answered_by == "listener":
+            session.pause("waiting for the listener's set-up")
+        answered.append(here.exam(session, user.name))
+    return m.Test(
+        visit=here.store.handle("visits", opened.id), exams=answered, warnings=list(warnings)
+    )
+
+
+def _plan(
+    here: Clinic,
+    new: m.NewTest,
+    person: records.Person,
+    ear: str,
+    how: Delivery,
+    device_id: int | None,
+) -> visit.Plan:
+    if new.kind == "exam":
+        return visit.plan_exam(ear, delivery=how)
+    rule = None if new.rule is None else rules.as_rule(new.rule, new.accept_unverified)
+    reference = (new.reference or {}).get(ear)  # type: ignore[call-overload]
+    return visit.plan_screen(
+        here.store,
+        person.id,
+        ear,
+        rule=rule,
+        protocol=new.protocol,
+        reference=None if reference is None else shown.behind(here.store, "exams", reference),
+        device_id=device_id,
+        delivery=how,
+    )
+
+
+def _delivery(
+    here: Clinic, new: m.NewTest, device: records.Device | None
+) -> tuple[Delivery, tuple[str, ...]]:
+    """How the test is given, and what the examiner has to know about it."""
+    remarks = () if device is None else _calibration_remarks(here, device, new.accept_calibration)
+    with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
+        timing = Timing() if new.timing is None else Timing(**new.timing.model_dump())
+        sound = None if device is None else delivery.sound_of(here.store, device, here.today)
+        how = Delivery(
+            answered_by=new.answered_by,
+            mode=new.mode,
+            sound=sound,
+            timing=timing,
+            loud_confirmed=new.loud_confirmed,
+            practice=new.practice,
+            remarks=remarks if timing.unusual is None else (*remarks, timing.unusual),
+        )
+    return how, how.remarks
+
+
+def _calibration_remarks(here: Clinic, device: records.Device, accepted: bool) -> tuple[str, ...]:
+    """What is wrong with a device's calibration: refused, or with consent on every result."""
+    now = shown.device(here.store, device, here.today)
+    if now.blocked is not None:
+        raise HTTPException(HTTPStatus.CONFLICT, now.blocked)
+    remarks = []
+    if now.calibration.state == calibration.EXPIRED:
+        remarks.append(f"The calibration expired on {now.calibration.due_on}.")
+    if now.daily_check.state == "missing":
+        remarks.append("The device was not checked with a listener today.")
+    if remarks and not accepted:
+        raise HTTPException(
+            HTTPStatus.CONFLICT,
+            f"{' '.join(remarks)} Mend that, or accept it: every result will say so",
+        )
+    return tuple(remarks)
+
+
+# Exams
+
+
+@router.get("/exams/{exam}")
+def show_exam(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
+    session = here.session(exam, user.name)
+    saw(here.request, user, f"exams:{session.record.id}")
+    return here.exam(session, user.name)
+
+
+@router.get("/exams/{exam}/live", responses={304: {"description": "nothing has changed"}})
+def live_exam(
+    exam: m.Id,
+    here: Here,
+    user: Examiner,
+    response: Response,
+    if_none_match: Annotated[str | None, Header(max_length=200)] = None,
+) -> m.Live:
+    """The exam as it moves. Ask with If-None-Match, and nothing is sent when nothing changed."""
+    session = here.session(exam, user.name)
+    void = sum(trial.voided_at is not None for trial in session.trials)
+    state = session.record.state
+    tag = f'"{session.record.id}-{len(session.trials)}-{void}-{session.presses}-{state}"'
+    if if_none_match == tag:
+        raise HTTPException(HTTPStatus.NOT_MODIFIED)
+    response.headers["ETag"] = tag
+    return m.Live(**here.sessions.live(session.record.id, user.name))
+
+
+@router.post("/exams/{exam}/answer")
+def answer_exam(exam: m.Id, given: m.ExaminersAnswer, here: Here, user: Examiner) -> m.Play:
+    """The examiner answers for a person who raises a hand. Sent twice it changes nothing."""
+    exam_id = here.session(exam, user.name).record.id
+    with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
+        session = here.sessions.answer(
+            exam_id, user.name, given.trial, given.heard, given.reaction_ms, given.played_db
+        )
+    return shown.play(session, here.position(session.record))
+
+
+@router.post("/exams/{exam}/undo")
+def undo_answer(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
+    """Take the newest answer back: it stays, void, and the same is asked again."""
+    session = here.session(exam, user.name)
+    with refusals():
+        session.undo(why.reason or "taken back by the examiner")
+    return here.exam(session, user.name)
+
+
+@router.post("/exams/{exam}/pause")
+def pause_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
+    session = here.session(exam, user.name)
+    if session.record.state != "open":
+        raise HTTPException(HTTPStatus.CONFLICT, f"the exam is {session.record.state}")
+    with refusals():
+        session.pause(why.reason or "paused by the examiner")
+    return here.exam(session, user.name)
+
+
+@router.post("/exams/{exam}/resume")
+def resume_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
+    """Go on. A listener who answers alone goes on by checking the set-up instead."""
+    session = here.session(exam, user.name)
+    if session.delivery.answered_by == "listener":
+        raise HTTPException(HTTPStatus.CONFLICT, "the listener goes on, after checking the set-up")
+    with refusals():
+        session.resume(why.reason or "resumed by the examiner")
+    return here.exam(session, user.name)
+
+
+@router.post("/exams/{exam}/finish")
+def finish_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
+    """End the exam now, with what is known: the result is stored as it is shown."""
+    session = here.session(exam, user.name)
+    if session.record.state in ("done", "abandoned"):
+        raise HTTPException(HTTPStatus.CONFLICT, f"the exam is {session.record.state}")
+    with refusals():
+        if session.record.state == "paused":
+            session.resume(why.reason or "opened to be finished")
+        session.finish()
+    return here.exam(session, user.name)
+
+
+@router.post("/exams/{exam}/abandon")
+def abandon_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
+    """Give the exam up: its answers stay, and it gets no result."""
+    session = here.session(exam, user.name)
+    if session.record.state in ("done", "abandoned"):
+        raise HTTPException(HTTPStatus.CONFLICT, f"the exam is {session.record.state}")
+    with refusals():
+        session.abandon(why.reason or "given up by the examiner")
+    return here.exam(session, user.name)
+
+
+@router.post("/exams/{exam}/retest", status_code=HTTPStatus.CREATED)
+def retest(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
+    """The same question about the same ear once more, at once and in the same visit."""
+    session = here.session(exam, user.name)
+    return _follow(here, session, user.name, visit.plan_again)
+
+
+@router.post("/exams/{exam}/continue", status_code=HTTPStatus.CREATED)
+def continue_exam(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
+    """A full audiogram of the ear that begins with every tone of its screen."""
+    session = here.session(exam, user.name)
+    return _follow(here, session, user.name, visit.plan_continuation)
+
+
+def _follow(here: Clinic, session: Session, user: str, plan: Any) -> m.Exam:
+    record = session.record
+    if record.state not in ("done", "abandoned"):
+        raise HTTPException(HTTPStatus.CONFLICT, "the exam is not finished yet")
+    opened = here.store.visit(record.visit_id)
+    if visit.unfinished(here.store, opened.person_id, record.ear):
+        raise HTTPException(HTTPStatus.CONFLICT, "another exam of this ear is not finished")
+    with refusals():
+        exam = visit.open_exam(here.store, opened, plan(here.store, record), author=user)
+    following = here.sessions.load(exam.id, user)
+    if following.delivery.answered_by == "listener":
+        following.pause("waiting for the listener's set-up")
+    return here.exam(following, user)
+
+
+# Listeners and reports
+
+
+@router.post("/visits/{visit_id}/link", status_code=HTTPStatus.CREATED)
+def make_link(visit_id: m.Id, here: Here, user: Examiner) -> m.NewLink:
+    """A link for the person tested: it can answer this visit's exams, and nothing else."""
+    number = shown.behind(here.store, "visits", visit_id)
+    of = here.store.visit(number)
+    exams = [
+        exam.id
+        for exam in here.store.exams(of.person_id)
+        if exam.visit_id == number
+        and exam.state in ("open", "paused")
+        and Delivery.from_dict(exam.delivery).sound is not None
+    ]
+    if not exams:
+        raise HTTPException(
+            HTTPStatus.CONFLICT, "this visit has no unfinished exam that a device plays"
+        )
+    with refusals():
+        secret = here.accounts.make_link(number, sorted(exams), user.name)
+    if here.settings.single_user and of.mode == "self":  # whoever tests themselves may know
+        here.accounts.release(number, user.name)
+    expires = datetime.now(UTC) + timedelta(hours=LINK_HOURS)
+    return m.NewLink(url=f"/listen#{secret}", expires_at=expires)
+
+
+@router.delete("/visits/{visit_id}/link", status_code=HTTPStatus.NO_CONTENT)
+def end_link(visit_id: m.Id, here: Here, user: Examiner) -> None:
+    here.accounts.end_links(shown.behind(here.store, "visits", visit_id), user.name)
+
+
+@router.post("/visits/{visit_id}/release", status_code=HTTPStatus.NO_CONTENT)
+def release(visit_id: m.Id, wanted: m.Release, here: Here, user: Examiner) -> None:
+    """Let the person tested see the verdict, or no longer."""
+    number = shown.behind(here.store, "visits", visit_id)
+    here.accounts.release(number, user.name, wanted.released)
+
+
+@router.get("/visits/{visit_id}/report.html", response_class=HTMLResponse)
+def report_html(visit_id: m.Id, here: Here, user: Examiner) -> HTMLResponse:
+    """The visit's report as a page that needs nothing else."""
+    from earshift.report import render_html
+
+    number = shown.behind(here.store, "visits", visit_id)
+    saw(here.request, user, f"visits:{number}")
+    page = render_html(here.store.visit_bundle(number))
+    return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="report.html"'})
+
+
+@router.get(
+    "/visits/{visit_id}/report.pdf",
+    response_class=Response,
+    responses={200: {"content": {"application/pdf": {}}}},
+)
+def report_pdf(
+    visit_id: m.Id,
+    here: Here,
+    user: Examiner,
+    paper: Annotated[str, Query(pattern="^(a4|letter)$")] = "a4",
+) -> Response:
+    """The visit's report as PDF."""
+    from earshift.report import write_pdf
+
+    number = shown.behind(here.store, "visits", visit_id)
+    saw(here.request, user, f"visits:{number}")
+    with tempfile.TemporaryDirectory(prefix="earshift-report-") as folder:
+        file = Path(folder) / "report.pdf"
+        write_pdf(here.store.visit_bundle(number), file, paper)
+        content = file.read_bytes()
+    return Response(
+        content,
+        media_type="application/pdf",
+        headers={"Content-Disposition": 'attachment; filename="report.pdf"'},
+    )
+
+
+# A simulated person
+
+
+@router.get("/try/choices")
+def try_choices(_: Examiner) -> m.TryChoices:
+    from earshift.web import trying
+
+    return m.TryChoices(**trying.choices())
+
+
+@router.post("/try")
+def try_it(wanted: m.Try, _: Examiner) -> m.Live:
+    """A simulated person after so many tones. Nothing is stored."""
+    from earshift.web import trying
+
+    with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
+        return m.Live(**trying.after(**wanted.model_dump()))

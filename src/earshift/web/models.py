@@ -1,0 +1,461 @@
+"""What goes over the wire: the API's inputs, each checked, and its answers.
+
+Ids are the random ones of the store's handles. What is not known is null.
+"""
+
+from datetime import date, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+# Text that both databases can hold, in one line or several.
+Line = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Words = Annotated[
+    str, Field(min_length=1, max_length=4000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]+$")
+]
+Id = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9_-]+$")]
+Ear = Literal["right", "left"]
+Hertz = Annotated[str, Field(pattern=r"^[0-9]{2,5}(\.[0-9]{1,3})?$")]
+Decibels = Annotated[float, Field(ge=-200, le=200, allow_inf_nan=False)]
+ByFrequency = Annotated[dict[Hertz, Decibels], Field(max_length=60)]
+Level = Annotated[float, Field(ge=-20, le=130, allow_inf_nan=False)]
+Milliseconds = Annotated[float, Field(ge=0, le=600_000, allow_inf_nan=False)]
+TrialNumber = Annotated[int, Field(ge=1, le=100_000)]
+Sex = Literal["female", "male", "other", "unknown"]
+
+
+class Input(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+
+# People
+
+
+class PersonSearch(Input):
+    text: Line | None = None
+    after: Id | None = None
+
+
+class NewPerson(Input):
+    code: Line | None = None
+    name: Line | None = None
+    birth_date: date | None = None
+    sex: Sex | None = None
+
+
+class PersonCorrection(NewPerson):
+    reason: Words
+
+
+class NewNote(Input):
+    text: Words
+
+
+class NewAudiogram(Input):
+    """A reference typed in from paper."""
+
+    ear: Ear
+    measured_on: date | None = None
+    thresholds: Annotated[dict[Hertz, Level], Field(max_length=30)] = {}
+    no_response: Annotated[dict[Hertz, Level], Field(max_length=30)] = {}
+    source: Line = ""
+
+
+class Person(Answer):
+    id: str
+    code: str | None
+    name: str | None
+    birth_date: date | None
+    sex: str | None
+    erased: bool
+
+
+class People(Answer):
+    people: list[Person]
+    next: str | None
+
+
+class NoteShown(Answer):
+    at: datetime
+    author: str
+    text: str
+
+
+class ExamSummary(Answer):
+    id: str
+    visit: str
+    ear: str
+    kind: str  # exam, screen, audiogram
+    state: str  # open, paused, done, abandoned
+    measured_on: date | None
+    mode: str
+    rule: str | None
+    decision: str | None
+    words: str | None
+    p_changed: float | None
+    tones: int | None
+    source: str
+    sound: str  # calibrated, relative, external, imported, simulated
+    device: str | None
+
+
+class HistoryPoint(Answer):
+    on: date | None
+    exam: str
+    kind: str
+    unit: str
+    thresholds: dict[str, float]
+    p_changed: float | None
+    decision: str | None
+
+
+class PersonFile(Person):
+    exams: list[ExamSummary]
+    notes: list[NoteShown]
+    history: dict[str, list[HistoryPoint]]
+
+
+class Imported(Answer):
+    added: int
+    known: int
+    people: list[Person]
+
+
+class WorkItem(Answer):
+    person: Person
+    why: str  # unfinished, retest, due
+    on: date
+    exam: ExamSummary | None
+
+
+# Devices
+
+
+class Fingerprint(Input):
+    """What makes a browser's sound this device's and no other's."""
+
+    browser: Line
+    system: Line
+    sample_rate: Annotated[float, Field(ge=8000, le=400_000)]
+    channels: Annotated[int, Field(ge=1, le=64)]
+    earphones: Line
+    connection: Literal["wired", "bluetooth", "usb", "unknown"]
+    volume: Line
+
+
+class NewDevice(Input):
+    name: Annotated[Line, Field(min_length=1)]
+    transducer: Literal["supra-aural", "circumaural", "insert", "unknown"] = "unknown"
+    model: Line = ""
+    serial: Line = ""
+    fingerprint: Fingerprint | None = None
+
+
+class NewCalibration(Input):
+    """`retspl` is a preset's name or a table; a browser needs it with `full_scale_db_spl`."""
+
+    done_on: date
+    due_on: date
+    laboratory: Annotated[Line, Field(min_length=1)]
+    coupler: Annotated[Line, Field(min_length=1)]
+    kind: Literal["acoustic", "exhaustive"] = "acoustic"
+    retspl: Line | ByFrequency | None = None
+    full_scale_db_spl: dict[Ear, ByFrequency] | None = None
+    floor_dbfs: Annotated[float, Field(ge=-140, lt=-20)] = -90.0
+
+
+class NewCheck(Input):
+    """A daily check: how far today's thresholds of a known listener are from their usual ones."""
+
+    listener: Annotated[Line, Field(min_length=1)]
+    deviations_db: dict[Ear, ByFrequency]
+
+
+class CalibrationShown(Answer):
+    state: str
+    done_on: date | None
+    due_on: date | None
+    laboratory: str | None
+    coupler: str | None
+    kind: str | None
+
+
+class DailyCheck(Answer):
+    state: str  # done, missing, failed, not needed
+    on: date | None
+
+
+class Device(Answer):
+    id: str
+    name: str
+    transducer: str
+    model: str
+    serial: str
+    fingerprint: dict[str, Any]
+    sound: str  # external, relative, calibrated
+    calibration: CalibrationShown
+    daily_check: DailyCheck
+    blocked: str | None
+
+
+class Worklist(Answer):
+    today: date
+    items: list[WorkItem]
+    devices: list[Device]
+
+
+class RetsplShown(Answer):
+    name: str
+    earphone: str
+    coupler: str
+    status: str
+    source: str
+    values: dict[str, float]
+
+
+class RuleShown(Answer):
+    name: str
+    text: str
+    source: str
+    unverified: str | None
+
+
+# Tests
+
+
+class TimingAsked(Input):
+    """Milliseconds; what is left out is as usual."""
+
+    pulses: Annotated[int, Field(ge=1, le=10)] = 3
+    pulse_ms: Milliseconds = 225
+    pause_ms: Milliseconds = 225
+    ramp_ms: Annotated[float, Field(ge=20, le=50)] = 35
+    window_opens_ms: Milliseconds = 100
+    window_closes_ms: Milliseconds = 2000
+    gap_min_ms: Milliseconds = 1000
+    gap_max_ms: Milliseconds = 2500
+
+
+class Checklist(Input):
+    """What a technician looks at and asks before a test."""
+
+    otoscopy_right: Literal["normal", "wax", "collapsing canal", "other"] | None = None
+    otoscopy_left: Literal["normal", "wax", "collapsing canal", "other"] | None = None
+    cold_or_earache: bool | None = None
+    loud_noise_24h: bool | None = None
+    hours_since_noise: Annotated[float, Field(ge=0, le=100_000)] | None = None
+    tinnitus: bool | None = None
+    better_ear: Literal["right", "left", "same", "unknown"] | None = None
+    hearing_aids_out: bool | None = None
+    protector: Line | None = None
+    room_noise: Literal["quiet", "noisy", "measured ok", "unknown"] | None = None
+    examiner_certificate: Line | None = None
+    remarks: Words | None = None
+
+
+class NewTest(Input):
+    kind: Literal["screen", "exam"]
+    ears: Annotated[list[Ear], Field(min_length=1, max_length=2)]
+    rule: Line | None = None
+    protocol: Line | None = None
+    device: Id | None = None
+    mode: Literal["supervised", "self"] = "supervised"
+    answered_by: Literal["listener", "examiner"] = "examiner"
+    checklist: Checklist = Checklist()
+    loud_confirmed: bool = False
+    accept_calibration: bool = False
+    accept_unverified: bool = False
+    practice: bool = True
+    reference: dict[Ear, Id] | None = None
+    timing: TimingAsked | None = None
+
+
+class SoundShown(Answer):
+    kind: str  # calibrated, relative, external
+    unit: str
+    device: str
+    fingerprint: dict[str, Any] | None
+    channel: dict[str, int] = {"left": 0, "right": 1}
+    table: dict[str, list[tuple[float, float, float]]] | None
+    zero_dbfs: float | None
+    floor_dbfs: float
+    highest_dbfs: float
+    cap_db: float
+    cap_db_spl: float | None
+
+
+class PresentationShown(Answer):
+    trial: int
+    practice: bool
+    frequency_hz: float
+    level: float | None
+    dbfs: float | None
+    gap_ms: int
+
+
+class Released(Answer):
+    words: str
+    decision: str | None
+
+
+class Counted(Answer):
+    now: int
+    of: int
+
+
+class Progress(Answer):
+    answered: int
+    at_most: int
+
+
+class Play(Answer):
+    """All that a player needs: what to play now, through what, when, and how loud at most."""
+
+    state: str  # check, play, done, over, ended
+    exam: Counted
+    ear: str
+    sound: SoundShown
+    timing: TimingAsked
+    progress: Progress
+    presentation: PresentationShown | None
+    problem: str | None = None
+    released: list[Released] | None = None
+
+
+class EarOfVisit(Answer):
+    ear: str
+    exam: str
+    kind: str
+    state: str
+
+
+class LinkShown(Answer):
+    expires_at: datetime
+
+
+class Exam(ExamSummary):
+    person: Person
+    ears_of_visit: list[EarOfVisit]
+    answered_by: str
+    play: Play | None
+    can: list[str]
+    link: LinkShown | None
+    released: bool
+    remarks: list[str]
+
+
+class Test(Answer):
+    visit: str
+    exams: list[Exam]
+    warnings: list[str]
+
+
+class NewLink(Answer):
+    url: str
+    expires_at: datetime
+
+
+class Release(Input):
+    released: bool = True
+
+
+class Reason(Input):
+    reason: Words | None = None
+
+
+class GivenAnswer(Input):
+    trial: TrialNumber
+    heard: bool
+    reaction_ms: Milliseconds | None = None
+
+
+class ExaminersAnswer(GivenAnswer):
+    played_db: Level | None = None
+
+
+class Ready(Input):
+    fingerprint: Fingerprint | None = None
+
+
+class Pressed(Input):
+    trial: TrialNumber
+    after_onset_ms: Annotated[float, Field(ge=-600_000, le=600_000)] | None = None
+
+
+class Stopped(Input):
+    trial: TrialNumber | None = None
+    reason: Literal["panic", "pause", "hidden", "device", "interrupted", "error"]
+
+
+# The live view
+
+
+class TrialShown(Answer):
+    number: int
+    kind: str  # tone, catch, practice
+    frequency_hz: float
+    level: float | None
+    heard: bool
+    void: bool
+    at: datetime | None
+
+
+class ThresholdShown(Answer):
+    frequency_hz: float
+    level: float
+    low: float
+    high: float
+    censored: str | None  # below, above
+
+
+class ProbabilityAt(Answer):
+    tone: int
+    p: float
+
+
+class DecisionLimits(Answer):
+    changed_at: float
+    unchanged_at: float
+
+
+class Live(Answer):
+    number: int
+    kind: str
+    ear: str
+    state: str
+    unit: str
+    rule: str | None
+    words: str
+    decision: str | None
+    reliability: str | None
+    notes: list[str]
+    tones: int
+    max_tones: int
+    catch_trials: int
+    false_alarms: int
+    presses: int
+    trials: list[TrialShown]
+    thresholds: list[ThresholdShown]
+    reference: list[ThresholdShown]
+    p_changed: list[ProbabilityAt]
+    limits: DecisionLimits | None
+
+
+class Try(Input):
+    """A simulated person after so many tones."""
+
+    seed: Annotated[int, Field(ge=0, le=2**31)] = 1
+    hearing: Line = "normal"
+    change: Line = "none"
+    rule: Line = "osha-sts"
+    tones: Annotated[int, Field(ge=0, le=30)] = 0
+
+
+class TryChoices(Answer):
+    hearing: list[str]
+    change: list[str]
+    rules: list[str]

@@ -1,0 +1,153 @@
+"""The examiner's pages: HTML shells without data, filled in the browser from the JSON API.
+
+A page knows who is signed in and the handle in its address, nothing else, so that every name and
+number passes through one place, the API, and its checks. All English is in `texts/en.json`: the
+templates read it by `t(key)`, the scripts from a data block of the page.
+"""
+
+import json
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from fastapi.staticfiles import StaticFiles
+from starlette.exceptions import HTTPException
+
+from earshift import __version__
+from earshift.web.identity import Admin, Examiner, Identity
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+EXAMINER_PAGES = {
+    "/": "today",
+    "/people/{handle}": "person",
+    "/people/{handle}/test": "begin",
+    "/exams/{handle}": "exam",
+    "/devices": "devices",
+    "/devices/{handle}": "device",
+    "/import": "import",
+    "/try": "try",
+    "/about": "about",
+    "/api/docs": "docs",
+}
+ADMIN_PAGES = {"/users": "users", "/audit": "audit"}
+LISTENER_TEXTS = "listen."  # the listener's page takes these and no others
+
+router = APIRouter(include_in_schema=False)
+
+
+def install(app: FastAPI) -> None:
+    """Give an app the pages, their scripts and styles, and errors that a person can read."""
+    app.include_router(router)
+    app.mount("/static", _Static(packages=[("earshift.web", "static")]), name="static")
+    app.add_exception_handler(HTTPException, _readable(app.exception_handlers[HTTPException]))
+
+
+class _Static(StaticFiles):
+    """Asked for anew every time, so that an upgrade never meets yesterday's scripts."""
+
+    def file_response(self, *args: Any, **named: Any) -> Response:
+        response = super().file_response(*args, **named)
+        response.headers["Cache-Control"] = "no-cache"
+        return response
+
+
+@cache
+def texts(prefix: str = "") -> dict[str, str]:
+    """The English of the pages by key: what begins with the prefix, or all but the listener's."""
+    stored = json.loads((files("earshift.web") / "texts" / "en.json").read_text("utf-8"))
+    of_listener = prefix == LISTENER_TEXTS
+    return {
+        key: text
+        for key, text in stored.items()
+        if key.startswith(prefix) and key.startswith(LISTENER_TEXTS) == of_listener
+    }
+
+
+def render(name: str, **values: Any) -> str:
+    """The page made from one template."""
+    return _environment().get_template(f"{name}.html").render(name=name, **values)
+
+
+@router.get("/login")
+def login() -> Response:
+    return _page("login", None)
+
+
+@router.get("/listen")
+def listen() -> Response:
+    """The listener's page. The link's token is in the fragment, which no server ever sees."""
+    return _page("listen", None)
+
+
+def _examiners(name: str) -> Callable[[Request, Identity], Response]:
+    def page(request: Request, who: Examiner) -> Response:
+        return _page(name, who, **_of_address(request))
+
+    return page
+
+
+def _admins(name: str) -> Callable[[Request, Identity], Response]:
+    def page(request: Request, who: Admin) -> Response:
+        return _page(name, who, **_of_address(request))
+
+    return page
+
+
+for _path, _name in EXAMINER_PAGES.items():
+    router.add_api_route(_path, _examiners(_name), name=_name)
+for _path, _name in ADMIN_PAGES.items():
+    router.add_api_route(_path, _admins(_name), name=_name)
+
+
+def _of_address(request: Request) -> dict[str, Any]:
+    return {
+        "handle": str(request.path_params.get("handle", "")),
+        "api_address": request.app.openapi_url or "",
+        "single_user": request.app.state.settings.single_user,
+    }
+
+
+def _page(name: str, who: Identity | None, status: int = 200, **values: Any) -> Response:
+    return HTMLResponse(render(name, who=who, **values), status)
+
+
+def _readable(as_json: Callable[..., Any]) -> Callable[[Request, Exception], Response]:
+    """A page instead of JSON for who came by the address bar; without a sign-in, the way to it."""
+
+    def explain(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path = request.url.path
+        if path.startswith("/api/") and path not in EXAMINER_PAGES:
+            response: Response = as_json(request, error)
+            return response
+        if error.status_code == 401:
+            return RedirectResponse("/login", 303)
+        known = f"error.{error.status_code}" in texts()
+        reason = error.status_code if known else "other"
+        return _page("error", None, error.status_code, reason=reason)
+
+    return explain
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    environment = Environment(
+        loader=PackageLoader("earshift.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+    def t(key: str, **values: object) -> str:
+        return {**texts(), **texts(LISTENER_TEXTS)}[key].format(**values)
+
+    environment.globals.update(t=t, texts=texts, version=__version__)
+    return environment

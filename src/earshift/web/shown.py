@@ -1,0 +1,292 @@
+"""Stored records in the words of the API. Nothing here writes or decides."""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, date, datetime
+from http import HTTPStatus
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from fastapi import HTTPException
+
+from earshift import calibration, records
+from earshift.accounts import Accounts
+from earshift.delivery import Delivery, sound_of
+from earshift.sound import RELATIVE_ZERO_DBFS
+from earshift.store import Store, StoreError
+from earshift.visit import Session
+from earshift.web import models as m
+
+# What an examiner may do with an exam, by its state.
+ALWAYS = ("retest", "release")
+BY_STATE = {
+    "open": ("answer", "undo", "pause", "finish", "abandon", "link"),
+    "paused": ("resume", "finish", "abandon", "link"),
+    "done": ALWAYS,
+    "abandoned": ALWAYS,
+}
+
+
+def refusal(error: ValueError, status: HTTPStatus = HTTPStatus.CONFLICT) -> HTTPException:
+    """The library's sentence as an answer, without what somebody may have typed."""
+    sentence = re.sub(r",? (but )?got .*$", "", str(error), flags=re.DOTALL)
+    sentence = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "...", sentence)
+    return HTTPException(status, sentence[:500])
+
+
+def behind(store: Store, kind: str, handle: str) -> int:
+    """The row of a random id, or 404."""
+    try:
+        return store.behind(kind, handle)
+    except StoreError:
+        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such thing here") from None
+
+
+def people(store: Store, found: Iterable[records.Person]) -> list[m.Person]:
+    found = list(found)
+    handles = store.handles("people", [person.id for person in found])
+    return [
+        m.Person(
+            id=handles[person.id],
+            code=person.code,
+            name=person.name,
+            birth_date=person.birth_date,
+            sex=person.sex,
+            erased=person.erased_at is not None,
+        )
+        for person in found
+    ]
+
+
+def person(store: Store, one: records.Person) -> m.Person:
+    return people(store, [one])[0]
+
+
+# Exams
+
+
+def summary(store: Store, exam: records.ExamRecord) -> m.ExamSummary:
+    return summaries(store, [exam])[0]
+
+
+def summaries(store: Store, exams: Iterable[records.ExamRecord]) -> list[m.ExamSummary]:
+    exams = list(exams)
+    handles = store.handles("exams", [exam.id for exam in exams])
+    visits = {number: store.visit(number) for number in {exam.visit_id for exam in exams}}
+    visit_handles = store.handles("visits", visits)
+    devices = {one.id: one.name for one in store.devices()}
+    return [
+        _summary(
+            exam,
+            visits[exam.visit_id],
+            store.results(exam.id),
+            handles[exam.id],
+            visit_handles[exam.visit_id],
+            devices,
+        )
+        for exam in exams
+    ]
+
+
+def _summary(
+    exam: records.ExamRecord,
+    visit: records.Visit,
+    results: list[records.ResultRecord],
+    handle: str,
+    visit_handle: str,
+    devices: dict[int, str],
+) -> m.ExamSummary:
+    said: dict[str, Any] = results[-1].shown if results else {}
+    verdict = said.get("verdict") or {}
+    rule = exam.design.get("rule")
+    return m.ExamSummary(
+        id=handle,
+        visit=visit_handle,
+        ear=exam.ear,
+        kind=exam.kind,
+        state=exam.state,
+        measured_on=measured_on(exam, visit),
+        mode=visit.mode,
+        rule=None if rule is None else rule["name"],
+        decision=verdict.get("decision"),
+        words=said.get("words"),
+        p_changed=verdict.get("p_changed"),
+        tones=said.get("tones"),
+        source=exam.source,
+        sound=_sound_kind(exam, visit),
+        device=devices.get(visit.device_id or 0),
+    )
+
+
+def measured_on(exam: records.ExamRecord, visit: records.Visit) -> date | None:
+    """The local day on which the ear was measured; of an imported audiogram it may be unknown."""
+    at = exam.measured_at
+    if at is None and exam.kind != "audiogram":
+        at = visit.started_at
+    return None if at is None else at.astimezone(ZoneInfo(visit.zone)).date()
+
+
+def _sound_kind(exam: records.ExamRecord, visit: records.Visit) -> str:
+    if visit.mode in ("imported", "simulated") or exam.kind == "audiogram":
+        return "simulated" if visit.mode == "simulated" else "imported"
+    sound = exam.delivery.get("sound")
+    return "external" if sound is None else str(sound["kind"])
+
+
+def history(
+    store: Store, exams: Iterable[records.ExamRecord], shown: Iterable[m.ExamSummary]
+) -> dict[str, list[m.HistoryPoint]]:
+    """Thresholds and P(changed) of each ear over time."""
+    points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in records.EARS}
+    for exam, said in zip(exams, shown, strict=True):
+        if exam.kind == "audiogram":
+            levels = {f"{f:g}": level for f, level in exam.design["thresholds_db_hl"]}
+        else:
+            results = store.results(exam.id)
+            if not results:
+                continue
+            levels = {
+                f"{t['frequency_hz']:g}": t["level_db_hl"] for t in results[-1].shown["thresholds"]
+            }
+        points[exam.ear].append(
+            m.HistoryPoint(
+                on=said.measured_on,
+                exam=said.id,
+                kind=exam.kind,
+                unit=exam.unit,
+                thresholds=levels,
+                p_changed=said.p_changed,
+                decision=said.decision,
+            )
+        )
+    return points
+
+
+def exam_shown(
+    store: Store, accounts: Accounts, session: Session, user: str, *, position: m.Counted
+) -> m.Exam:
+    record = session.record
+    visit = store.visit(record.visit_id)
+    siblings = [one for one in store.exams(visit.person_id) if one.visit_id == visit.id]
+    handles = store.handles("exams", [one.id for one in siblings])
+    link = accounts.link_of(visit.id)
+    can = list(BY_STATE[record.state])
+    if record.kind == "screen" and record.state in ("done", "abandoned"):
+        can.append("continue")
+    if session.delivery.sound is None and "link" in can:
+        can.remove("link")
+    return m.Exam(
+        **summary(store, record).model_dump(),
+        person=person(store, store.person(visit.person_id)),
+        ears_of_visit=[
+            m.EarOfVisit(ear=one.ear, exam=handles[one.id], kind=one.kind, state=one.state)
+            for one in siblings
+        ],
+        answered_by=session.delivery.answered_by,
+        play=play(session, position) if record.kind != "audiogram" else None,
+        can=can,
+        link=None if link is None else m.LinkShown(expires_at=link.expires_at),
+        released=accounts.released(visit.id),
+        remarks=list(session.delivery.remarks),
+    )
+
+
+# What a player needs
+
+
+def sound(delivery: Delivery) -> m.SoundShown:
+    cap_db_hl, cap_db_spl = delivery.caps
+    source = delivery.sound
+    if source is None:
+        return m.SoundShown(
+            kind="external",
+            unit=records.HEARING_LEVEL,
+            device="",
+            fingerprint=None,
+            table=None,
+            zero_dbfs=None,
+            floor_dbfs=0.0,
+            highest_dbfs=0.0,
+            cap_db=cap_db_hl,
+            cap_db_spl=cap_db_spl,
+        )
+    return m.SoundShown(
+        kind=source.kind,
+        unit=source.unit,
+        device=source.device,
+        fingerprint=dict(source.fingerprint),
+        table=None if delivery.relative else {ear: source.table(ear) for ear in records.EARS},
+        zero_dbfs=RELATIVE_ZERO_DBFS if delivery.relative else None,
+        floor_dbfs=source.floor_dbfs,
+        highest_dbfs=source.highest_dbfs,
+        cap_db=delivery.domain.intensity.values[-1] if delivery.relative else cap_db_hl,
+        cap_db_spl=None if delivery.relative else cap_db_spl,
+    )
+
+
+def play(session: Session, position: m.Counted, problem: str | None = None) -> m.Play:
+    delivery = session.delivery
+    state = {"open": "play", "paused": "check", "done": "done", "abandoned": "ended"}
+    presentation = None
+    if session.record.state == "open" and not session.done:
+        asked = session.presentation()
+        level = asked.level_db_hl
+        presentation = m.PresentationShown(
+            trial=asked.number,
+            practice=asked.kind == "practice",
+            frequency_hz=asked.frequency_hz,
+            level=level,
+            dbfs=None
+            if level is None or delivery.sound is None
+            else delivery.sound.dbfs(asked.ear, asked.frequency_hz, level),
+            gap_ms=session.gap_ms,
+        )
+    return m.Play(
+        state=state[session.record.state],
+        exam=position,
+        ear=session.record.ear,
+        sound=sound(delivery),
+        timing=m.TimingAsked(**delivery.timing.to_dict()),
+        progress=m.Progress(
+            answered=session.tones + len(session.catches), at_most=session.sitting.max_tones
+        ),
+        presentation=presentation,
+        problem=problem,
+    )
+
+
+# Devices
+
+
+def device(store: Store, one: records.Device, today: date) -> m.Device:
+    calibrations = store.calibrations(one.id)
+    now = store.calibration_on(one.id, today)
+    plays = sound_of(store, one, today)
+    check = calibration.daily_check(calibrations, today)
+    checks = [c.done_on for c in calibrations if c.kind == "biological"]
+    blocked = None
+    if check == "failed":
+        blocked = "A daily check failed: the device has to be calibrated before it is used again."
+    return m.Device(
+        id=store.handle("devices", one.id),
+        name=one.name,
+        transducer=one.transducer,
+        model=one.model,
+        serial=one.serial,
+        fingerprint=one.fingerprint,
+        sound="external" if plays is None else plays.kind,
+        calibration=m.CalibrationShown(
+            state=calibration.state(one, now, today),
+            done_on=None if now is None else now.done_on,
+            due_on=None if now is None else now.due_on,
+            laboratory=None if now is None else now.laboratory,
+            coupler=None if now is None else now.coupler,
+            kind=None if now is None else now.kind,
+        ),
+        daily_check=m.DailyCheck(state=check, on=max(checks, default=None)),
+        blocked=blocked,
+    )
+
+
+def today_in(zone: str) -> date:
+    return datetime.now(UTC).astimezone(ZoneInfo(zone)).date()

@@ -1,0 +1,197 @@
+/* One exam as the examiner sees it: the live view, the desk for answers by hand, what to do next. */
+
+import { get, getIfChanged, post } from "./api.js";
+import { linkPanel } from "./link.js";
+import { liveView } from "./live.js";
+import {
+  acting, byId, complain, decibels, el, entitle, fill, giveUp, handle, nameOf, say, t, word,
+} from "./page.js";
+
+const POLL_MS = 1000;
+const REST_MS = 5000; // of a test that is over
+const address = `/api/exams/${handle()}`;
+const view = liveView();
+let [exam, live, tag, panel] = [null, null, null, null];
+let answering = false;
+let audio = null; // made by the first click: a browser gives no sound before
+
+// What the server says
+
+async function look() {
+  const answer = await getIfChanged(`${address}/live`, tag);
+  if (answer.content === null && exam !== null) return;
+  tag = answer.tag;
+  if (answer.content !== null) live = answer.content;
+  show(await get(address));
+}
+
+/** Ask about once a second while the page is seen; a lost connection is said once and retried. */
+async function follow() {
+  let lost = false;
+  for (;;) {
+    if (!document.hidden && !answering) {
+      try {
+        await look();
+        if (lost) say(t("exam.back"));
+        lost = false;
+      } catch (error) {
+        if (error.status !== 0) throw error;
+        if (!lost) complain(error);
+        lost = true;
+      }
+    }
+    const over = ["done", "abandoned"].includes(exam?.state);
+    await new Promise((resolve) => setTimeout(resolve, over ? REST_MS : POLL_MS));
+  }
+}
+
+function show(now) {
+  exam = now;
+  const name = nameOf(exam.person);
+  const values = { name, kind: word("kind", exam.kind), ear: word("ear", exam.ear) };
+  entitle(t("exam.heading_of", values));
+  showEars();
+  showDesk();
+  showListener();
+  showActions();
+  if (live === null) return;
+  const notes = [...(exam.remarks ?? []), ...live.notes];
+  view.draw({ ...live, notes }, exam.state === "open" ? exam.play?.presentation : null);
+}
+
+function showEars() {
+  const links = exam.ears_of_visit.map((each) =>
+    el("a", { href: `/exams/${each.exam}`, class: `ear ${each.ear}`, "aria-current": each.exam === exam.id ? "page" : null },
+      t("exam.tab", { ear: word("ear", each.ear), kind: word("kind", each.kind), state: word("state", each.state) })),
+  );
+  fill(byId("ears"), links);
+  const person = el("a", { href: `/people/${exam.person.id}` }, t("exam.person"));
+  const device = exam.device ? t("exam.device", { name: exam.device }) : null;
+  const parts = [word("mode", exam.mode), word("sound", exam.sound), exam.measured_on, device];
+  fill(byId("about-exam"), person, ` \u00B7 ${parts.filter(Boolean).join(" \u00B7 ")}`);
+}
+
+// The desk: tones played by hand or by this browser, answers by button or key
+
+const presentation = () => exam?.play?.presentation ?? null;
+const atDesk = () => exam?.answered_by === "examiner" && exam.can.includes("answer");
+const mayAnswer = () => atDesk() && presentation() !== null;
+
+function showDesk() {
+  byId("desk").hidden = !atDesk();
+  if (!atDesk()) return;
+  const { presentation: tone, sound, progress, problem } = exam.play;
+  byId("answers").hidden = tone === null;
+  const text = tone === null ? t("desk.over") : toneText(tone, sound);
+  if (byId("tone").textContent !== text) {
+    byId("tone").textContent = text;
+    byId("played_db").value = "";
+  }
+  byId("progress").textContent = t("desk.progress", { n: progress.answered, most: progress.at_most });
+  fill(byId("desk-problem"), problem ? el("p", { class: "caution" }, problem) : null);
+  byId("play-row").hidden = tone === null || sound.kind === "external";
+  byId("played-otherwise").hidden = sound.kind !== "external" || (tone?.level ?? null) === null;
+}
+
+function toneText(tone, sound) {
+  const ear = word("the_ear", exam.ear);
+  if (tone.level === null) return t(sound.kind === "external" ? "desk.silence" : "desk.silence_played", { ear });
+  const values = { ear, hz: tone.frequency_hz, level: decibels(tone.level), unit: sound.unit };
+  return tone.practice ? t("desk.practice", values) : t("desk.tone", values);
+}
+
+async function answer(heard) {
+  if (!mayAnswer() || answering) return;
+  answering = true;
+  try {
+    const typed = byId("played_db").value;
+    const played = typed === "" || byId("played-otherwise").hidden ? null : Number(typed);
+    const body = { trial: presentation().trial, heard, reaction_ms: null, played_db: played };
+    await post(`${address}/answer`, body);
+    byId("played_db").value = "";
+    await look();
+  } catch (error) {
+    complain(error);
+  } finally {
+    answering = false;
+  }
+}
+
+async function play() {
+  if (!mayAnswer() || exam.play.sound.kind === "external") return;
+  const { playOnce } = await import("./player.js");
+  audio ??= new AudioContext();
+  await audio.resume();
+  await playOnce(audio, exam.play, presentation()).done;
+}
+
+const buttons = { h: byId("heard"), n: byId("missed"), p: byId("play") };
+buttons.h.addEventListener("click", () => acting(buttons.h, () => answer(true)));
+buttons.n.addEventListener("click", () => acting(buttons.n, () => answer(false)));
+buttons.p.addEventListener("click", () => acting(buttons.p, play));
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.closest("input:not([type=checkbox]), textarea, select");
+  if (typing || event.repeat || event.ctrlKey || event.altKey || event.metaKey) return;
+  const button = buttons[event.key.toLowerCase()];
+  if (button && byId("keys").checked && mayAnswer()) {
+    event.preventDefault();
+    button.click();
+  }
+});
+byId("keys").checked = localStorage.getItem("desk-keys") !== "off";
+byId("keys").addEventListener("change", () =>
+  localStorage.setItem("desk-keys", byId("keys").checked ? "on" : "off"),
+);
+
+// The listener's side
+
+function showListener() {
+  const listens = exam.answered_by === "listener" && exam.can.includes("link");
+  byId("listener").hidden = !listens;
+  if (!listens) return;
+  panel ??= linkPanel(byId("link"), exam.visit, () => look().catch(complain));
+  const state = exam.link ? word("listener", exam.play?.state ?? "check") : t("exam.no_link");
+  if (byId("listener-state").textContent !== state) byId("listener-state").textContent = state;
+}
+
+// What can be done now
+
+const ACTIONS = ["undo", "pause", "resume", "finish", "retest", "continue", "release", "abandon"];
+const ANOTHER_EXAM = ["retest", "continue"];
+
+function showActions() {
+  const offered = ACTIONS.filter((name) => exam.can.includes(name));
+  const key = `${offered.join()} ${exam.released}`;
+  if (byId("actions").dataset.offered === key) return;
+  byId("actions").dataset.offered = key;
+  const made = offered.map((name) => {
+    const text = name === "release" && exam.released ? t("exam.withhold") : word("action", name);
+    const button = el("button", { type: "button", "data-action": name }, text);
+    button.addEventListener("click", () => acting(button, () => act(name)));
+    return button;
+  });
+  fill(byId("actions"), made.length ? made : el("p", { class: "quiet" }, t("exam.nothing")));
+  const report = `/api/visits/${exam.visit}/report`;
+  fill(
+    byId("reports"),
+    el("a", { class: "button", href: `${report}.pdf`, download: "report.pdf" }, t("exam.pdf")),
+    el("a", { class: "button", href: `${report}.html`, download: "report.html" }, t("exam.html")),
+  );
+}
+
+async function act(name) {
+  if (name === "release") {
+    await post(`/api/visits/${exam.visit}/release`, { released: !exam.released });
+    say(exam.released ? t("exam.withheld") : t("exam.released"));
+  } else if (ANOTHER_EXAM.includes(name)) {
+    location.assign(`/exams/${(await post(`${address}/${name}`)).id}`);
+    return;
+  } else {
+    await post(`${address}/${name}`, {});
+    say(word("acted", name));
+  }
+  tag = null;
+  await look();
+}
+
+look().then(follow, giveUp).catch(complain);

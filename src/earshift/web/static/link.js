@@ -1,0 +1,47 @@
+/* The listener's link: made, shown once, copied, opened here, ended. */
+
+import { post, remove } from "./api.js";
+import { acting, el, fill, localTime, say, t } from "./page.js";
+
+/** Controls for the link of a visit. The address is known only to who makes it, and only once. */
+export function linkPanel(place, visit, changed = () => {}) {
+  const shown = el("div");
+  const make = el("button", { type: "button", class: "main" }, t("link.make"));
+  const end = el("button", { type: "button" }, t("link.end"));
+  fill(place, el("p", { class: "hint" }, t("link.what")), shown, el("div", { class: "row" }, make, end));
+  make.addEventListener("click", () => acting(make, create));
+  end.addEventListener("click", () =>
+    acting(end, async () => {
+      await remove(`/api/visits/${visit}/link`);
+      fill(shown);
+      say(t("link.ended"));
+      changed();
+    }),
+  );
+  async function create() {
+    const link = await post(`/api/visits/${visit}/link`);
+    const whole = new URL(link.url, location.origin).href;
+    const address = el("input", { type: "text", readonly: true, value: whole, id: "listener-link", class: "address" });
+    const copy = el("button", { type: "button" }, t("link.copy"));
+    copy.addEventListener("click", async () => {
+      address.select();
+      try {
+        await navigator.clipboard.writeText(whole);
+        say(t("link.copied"));
+      } catch {
+        say(t("link.copy_by_hand")); // a page without TLS has no clipboard
+      }
+    });
+    const open = el("a", { class: "button", href: link.url, target: "_blank", rel: "noopener" }, t("link.open"));
+    fill(
+      shown,
+      el("div", { class: "field" }, el("label", { for: "listener-link" }, t("link.address")), address),
+      el("p", { class: "hint" }, t("link.until", { at: await localTime(link.expires_at) })),
+      el("div", { class: "row" }, copy, open),
+    );
+    make.textContent = t("link.again");
+    address.focus();
+    changed();
+  }
+  return { create };
+}

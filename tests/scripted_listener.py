@@ -1,0 +1,150 @@
+"""A listener who sits at the page: goes through the set-up, hears what is played, and presses.
+
+What is heard is read from the audio graph of the page itself, so the script needs no loudspeaker
+and knows nothing that the headphones would not tell a person.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Page
+
+EARS = """(() => {
+  const ears = { side: null, peak: null, onset: null, ctx: null, tap: null, blocks: [], plan: [] };
+  window.ears = ears;
+  const later = window.setTimeout.bind(window);
+  const connect = AudioNode.prototype.connect;
+  AudioNode.prototype.connect = function (to, output, input) {
+    ears.ctx = this.context;
+    if (this instanceof WaveShaperNode) ears.peak = this.curve[2];
+    if (to instanceof ChannelMergerNode) ears.side = input === 0 ? "left" : "right";
+    if (to === this.context.destination && ears.tap) connect.call(this, ears.tap);
+    return connect.apply(this, arguments);
+  };
+  const start = AudioBufferSourceNode.prototype.start;
+  AudioBufferSourceNode.prototype.start = function (when) {
+    ears.onset = when;
+    for (const { at, how } of ears.plan.shift() ?? []) pressAt(when, at, how);
+    return start.apply(this, arguments);
+  };
+  ears.now = () => ears.ctx.currentTime - (ears.ctx.outputLatency || ears.ctx.baseLatency || 0);
+  ears.pressed = [];
+  function pressAt(onset, at, how) {
+    const wait = onset + at - ears.now();
+    if (wait > 0) {
+      later(pressAt, Math.max(1, wait * 1000), onset, at, how);
+      return;
+    }
+    ears.pressed.push(Math.round((ears.now() - onset) * 1000));
+    const bubbles = { bubbles: true, cancelable: true };
+    const button = document.getElementById("heard");
+    if (how === "tap") {
+      const tap = { ...bubbles, isPrimary: true, button: 0 };
+      button.dispatchEvent(new PointerEvent("pointerdown", tap));
+      button.click();
+    } else if (how === "click alone") {
+      button.click();
+    } else {
+      document.dispatchEvent(new KeyboardEvent("keydown", { key: how, ...bubbles }));
+      document.dispatchEvent(new KeyboardEvent("keyup", { key: how, ...bubbles }));
+    }
+  }
+  ears.record = async () => {
+    await ears.ctx.audioWorklet.addModule("/recorder.js");
+    ears.tap = new AudioWorkletNode(ears.ctx, "recorder");
+    ears.tap.port.onmessage = ({ data }) => ears.blocks.push(data);
+  };
+})();"""
+
+CHECK = """() => {
+  const click = (which) => document.querySelector(which).click();
+  while (!document.getElementById("sides").hidden) {
+    click('[data-do="play-side"]');
+    click(`[data-do="side"][data-value="${ears.side}"]`);
+  }
+  click('[data-do="play-volume"]');
+  click('[data-do="volume"][data-value="good"]');
+}"""
+
+
+class ScriptedListener:
+    """One person at one page."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        page.add_init_script(EARS)
+
+    def open(self, address: str) -> None:
+        self.page.goto(address)
+
+    def until(self, holds: Callable[[], object]) -> None:
+        """Let the page go on until something holds."""
+        for _ in range(600):
+            if holds():
+                return
+            self.page.wait_for_timeout(25)
+        raise AssertionError("waited in vain")
+
+    def wait_for(self, condition: str) -> None:
+        """Until a condition holds in the page. Playwright's own way breaks the page's policy."""
+        self.until(lambda: self.page.evaluate(condition))
+
+    def at(self, section: str) -> None:
+        """Wait until this part of the page is shown."""
+        self.page.wait_for_selector(f"#{section}:not([hidden])")
+
+    def do(self, action: str, value: str | None = None) -> None:
+        """Press the button of this name in the part that is shown."""
+        which = f'[data-do="{action}"]' + (f'[data-value="{value}"]' if value else "")
+        self.page.locator(f"{which}:visible").click()
+
+    def tell_the_side(self) -> None:
+        self.do("play-side")
+        self.do("side", self.page.evaluate("ears.side"))
+
+    def check_ears_and_volume(self) -> None:
+        """Both checks, all answers right, without waiting for the tones to end."""
+        self.at("sides")
+        self.page.evaluate(CHECK)
+
+    def set_up_until(self, section: str) -> None:
+        """The set-up of a first test, up to this part of it."""
+        steps = {
+            "headphones": lambda: self.do("next"),
+            "sides": self.check_ears_and_volume,
+            "room": lambda: self.do("next"),
+            "instruction": lambda: self.do("next"),
+            "test": lambda: None,
+        }
+        for name, go_on in steps.items():
+            self.at(name)
+            if name == section:
+                return
+            go_on()
+
+    def set_up(self) -> None:
+        """The whole set-up, up to the first tone."""
+        self.set_up_until("test")
+
+    def set_up_to_plan(self, *presentations: list[tuple[float, str]], record: bool = False) -> None:
+        """The whole set-up, and `plan` for the tones from the first on."""
+        self.set_up_until("instruction")
+        if record:
+            self.page.evaluate("ears.record()")
+        self.plan(*presentations)
+        self.do("next")
+        self.at("test")
+
+    def check_again(self) -> None:
+        """The short set-up after a pause."""
+        self.check_ears_and_volume()
+        self.at("again")
+        self.do("next")
+        self.at("test")
+
+    def plan(self, *presentations: list[tuple[float, str]]) -> None:
+        """For each coming presentation: at which seconds after its onset to press, and how."""
+        plan: list[list[dict[str, Any]]] = [
+            [{"at": at, "how": how} for at, how in presses] for presses in presentations
+        ]
+        self.page.evaluate("plan => { ears.plan = plan; ears.pressed = []; }", plan)

@@ -1,0 +1,449 @@
+"""The listener's page in a real browser: what it takes as an answer, and what makes it silent."""
+
+import re
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Page, Route
+
+from browser import served
+from fake_listener import FAST, FakeExam, fake_app, tone
+from scripted_listener import ScriptedListener
+
+Room = Callable[[FakeExam], ScriptedListener]
+LONG_WINDOW = {**FAST, "window_closes_ms": 1500}
+LONG_TONE = {**FAST, "pulses": 1, "pulse_ms": 8000}
+
+
+@pytest.fixture(scope="module")
+def clinic() -> Iterator[tuple[str, dict[str, FakeExam]]]:
+    exams: dict[str, FakeExam] = {}
+    with served(fake_app(exams)) as address:
+        yield address, exams
+
+
+@pytest.fixture
+def room(page: Page, clinic: tuple[str, dict[str, FakeExam]]) -> Room:
+    """Seats a listener at the page of an exam."""
+    address, exams = clinic
+
+    def seat(exam: FakeExam) -> ScriptedListener:
+        token = f"token-{len(exams)}"
+        exams[token] = exam
+        listener = ScriptedListener(page)
+        listener.open(f"{address}/listen#{token}")
+        return listener
+
+    return seat
+
+
+# Answers ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [" ", "Enter", "tap", "click alone"])
+def test_every_way_to_answer_counts_once(room: Room, how: str) -> None:
+    exam = FakeExam([tone()], timing=LONG_WINDOW)
+    listener = room(exam)
+    listener.set_up_to_plan([(0.3, how)])
+    listener.at("over")
+    (answer,) = exam.told("answer")
+    assert answer["trial"] == 1
+    assert answer["heard"] is True
+    (pressed,) = listener.page.evaluate("ears.pressed")
+    assert answer["reaction_ms"] == pytest.approx(pressed, abs=25)
+    assert exam.told("press") == []
+
+
+def test_nothing_pressed_is_not_heard(room: Room) -> None:
+    exam = FakeExam([tone(), tone(None)])
+    listener = room(exam)
+    listener.set_up()
+    listener.at("over")
+    assert exam.told("answer") == [
+        {"trial": 1, "heard": False, "reaction_ms": None},
+        {"trial": 2, "heard": False, "reaction_ms": None},
+    ]
+
+
+def test_presses_outside_the_window_are_told_and_do_not_answer(room: Room) -> None:
+    early, late = -0.1, 1.2  # the window: from 0.1 s after onset to 0.5 s after 0.16 s
+    exam = FakeExam([tone(), tone(gap_ms=2000), tone()])
+    listener = room(exam)
+    listener.set_up_to_plan([(early, "tap"), (0.02, " "), (late, "tap")], [], [])
+    listener.at("over")
+    assert [answer["heard"] for answer in exam.told("answer")] == [False, False, False]
+    presses = exam.told("press")
+    assert [press["trial"] for press in presses] == [1, 1, 2]
+    assert -200 < presses[0]["after_onset_ms"] < 0 <= presses[1]["after_onset_ms"] < 100
+    assert presses[2]["after_onset_ms"] < 0  # it came in the gap before the second tone
+
+
+def test_one_press_a_window_counts_and_a_double_tap_is_one_answer(room: Room) -> None:
+    exam = FakeExam([tone(), tone(gap_ms=1500)], timing=LONG_WINDOW)
+    listener = room(exam)
+    listener.set_up_to_plan([(0.2, "tap"), (0.3, "tap"), (0.4, " "), (1.2, " ")], [])
+    listener.until(lambda: len(exam.told("press")) == 1)
+    listener.at("over")
+    assert [answer["heard"] for answer in exam.told("answer")] == [True, False]
+    (late,) = exam.told("press")  # the one a second later is a press of its own
+    assert late["trial"] == 2
+
+
+def test_a_held_key_is_one_press(room: Room) -> None:
+    exam = FakeExam([tone(), tone()], timing={**LONG_WINDOW, "window_closes_ms": 1000})
+    listener = room(exam)
+    listener.set_up()
+    listener.wait_for("ears.now() > ears.onset + 0.15")
+    for _ in range(40):  # the browser repeats a key that is held down
+        listener.page.keyboard.down(" ")
+        listener.page.wait_for_timeout(50)
+    listener.page.keyboard.up(" ")
+    listener.at("over")
+    assert [answer["heard"] for answer in exam.told("answer")] == [True, False]
+    assert exam.told("press") == []
+
+
+def test_the_keys_of_other_buttons_are_not_answers(room: Room) -> None:
+    exam = FakeExam([tone()], timing=LONG_TONE)
+    listener = room(exam)
+    listener.set_up()
+    listener.page.locator('[data-do="pause"]').focus()
+    listener.page.keyboard.press("Enter")
+    listener.at("paused")
+    listener.until(lambda: exam.told("stop"))
+    assert exam.told("stop") == [{"trial": 1, "reason": "pause"}]
+    assert exam.told("answer") == exam.told("press") == []
+
+
+# Silence ------------------------------------------------------------------------------------------
+
+HIDE = """() => {
+  Object.defineProperty(document, "hidden", { value: true, configurable: true });
+  document.dispatchEvent(new Event("visibilitychange"));
+}"""
+SHOW = 'Object.defineProperty(document, "hidden", { value: false, configurable: true })'
+TROUBLE = {
+    "panic": 'document.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape" }))',
+    "pause": """document.querySelector('[data-do="pause"]').click()""",
+    "hidden": f"({HIDE})()",
+    "device": 'navigator.mediaDevices.dispatchEvent(new Event("devicechange"))',
+}
+
+
+@pytest.mark.parametrize("reason", ["panic", "pause", "hidden", "device"])
+def test_trouble_is_silent_at_once_without_the_network(room: Room, reason: str) -> None:
+    exam = FakeExam([tone(60.0)], timing=LONG_TONE)
+    listener = room(exam)
+    page = listener.page
+    listener.set_up_to_plan(record=True)
+    listener.wait_for("ears.blocks.some(({ loudest }) => loudest > 0.9 * ears.peak)")
+    page.context.set_offline(True)
+    stopped_at = page.evaluate(
+        f"() => {{ const at = ears.ctx.currentTime; {TROUBLE[reason]}; return at; }}"
+    )
+    listener.at("paused")  # it does not wait for the server either
+    listener.wait_for(f"ears.blocks.at(-1).time > {stopped_at} + 0.5")
+    blocks = page.evaluate("ears.blocks")
+    block_s = 128 / page.evaluate("ears.ctx.sampleRate")
+    silent_from = max(b["time"] + block_s for b in blocks if b["loudest"] > 0)
+    assert silent_from - stopped_at <= 0.05
+    assert exam.told("stop") == []
+    page.context.set_offline(False)
+    listener.until(lambda: exam.told("stop"))
+    assert exam.told("stop")[0] == {"trial": 1, "reason": reason}
+    page.evaluate(SHOW)
+    listener.do("resume")
+    listener.check_again()  # left, right and volume, then the same tone
+    assert exam.told("answer") == []
+    assert exam.play()["presentation"]["trial"] == 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "cause"),
+    [
+        ("interrupted", "ears.ctx.suspend()"),
+        ("hidden", 'window.dispatchEvent(new Event("pagehide"))'),
+    ],
+)
+def test_what_takes_the_sound_away_stops_the_test(room: Room, reason: str, cause: str) -> None:
+    exam = FakeExam([tone(60.0)], timing=LONG_TONE)
+    listener = room(exam)
+    listener.set_up()
+    listener.wait_for("ears.now() > ears.onset + 0.2")
+    listener.page.evaluate(cause)
+    listener.at("paused")
+    listener.until(lambda: exam.told("stop"))
+    assert exam.told("stop") == [{"trial": 1, "reason": reason}]
+    listener.do("resume")
+    listener.check_again()
+    assert listener.page.evaluate("ears.ctx.state") == "running"
+
+
+def test_leaving_the_page_stops_the_test(room: Room) -> None:
+    exam = FakeExam([tone(60.0)], timing=LONG_TONE)
+    listener = room(exam)
+    listener.set_up()
+    listener.page.goto("about:blank")
+    listener.until(lambda: exam.told("stop"))
+    assert exam.told("stop") == [{"trial": 1, "reason": "hidden"}]
+
+
+def test_a_tone_above_the_limits_is_not_played(room: Room) -> None:
+    exam = FakeExam([{**tone(), "level": 75, "dbfs": -15}], timing=LONG_TONE)
+    listener = room(exam)
+    listener.set_up_until("instruction")
+    listener.page.evaluate("ears.onset = null")
+    listener.do("next")
+    listener.at("problem")
+    assert "exceeds the limit of 70 relative dB" in listener.page.inner_text("#problem-detail")
+    assert exam.told("stop") == [{"trial": 1, "reason": "error"}]
+    assert listener.page.evaluate("ears.onset") is None
+
+
+# Set-up -------------------------------------------------------------------------------------------
+
+
+def test_the_side_must_be_told_right_twice_for_each_ear(room: Room) -> None:
+    listener = room(FakeExam([tone()]))
+    page = listener.page
+    listener.at("headphones")
+    assert "Model 200" in page.inner_text("#headphones")
+    listener.do("next")
+    listener.at("sides")
+    listener.do("side", "left")  # nothing was played yet
+    assert "play the tone first" in page.inner_text("#sides-hint")
+    listener.tell_the_side()
+    for said, hint in (("wrong", "other ear"), ("both", "mono"), ("nothing", "louder")):
+        listener.do("play-side")
+        side = page.evaluate("ears.side")
+        other = {"left": "right", "right": "left"}[side]
+        listener.do("side", other if said == "wrong" else said)
+        assert hint in page.inner_text("#sides-hint")
+    right = {"left": 0, "right": 0}
+    while page.locator("#sides").is_visible():
+        assert min(right.values()) < 2
+        listener.tell_the_side()
+        right[page.evaluate("ears.side")] += 1
+    assert min(right.values()) == 2
+    assert "8 of 16 bars" in page.inner_text("#volume")
+    listener.do("volume", "good")  # no tone yet
+    assert "play the tone first" in page.inner_text("#volume-hint")
+
+
+def test_a_check_tone_grows_only_when_nothing_was_heard(room: Room) -> None:
+    listener = room(FakeExam([tone()]))
+    listener.at("headphones")
+    listener.do("next")
+    peaks = []
+    for _ in range(7):
+        listener.do("play-side")
+        peaks.append(listener.page.evaluate("ears.peak"))
+        listener.do("side", "nothing")
+    decibels = [-70, -60, -50, -40, -30, -30, -30]  # from near the floor to well below the limit
+    assert peaks == pytest.approx([10 ** (dbfs / 20) for dbfs in decibels])
+
+
+def test_trouble_in_the_set_up_checks_the_ears_again(room: Room) -> None:
+    listener = room(FakeExam([tone()]))
+    listener.set_up_until("room")
+    listener.page.evaluate(TROUBLE["device"])
+    listener.at("sides")
+
+
+def test_the_device_is_told_when_the_listener_is_ready(room: Room) -> None:
+    exam = FakeExam([tone()])
+    listener = room(exam)
+    listener.set_up()
+    (ready,) = exam.told("ready")
+    assert ready["fingerprint"] == {
+        "browser": "Chrome",
+        "system": "Linux",
+        "sample_rate": listener.page.evaluate("ears.ctx.sampleRate"),
+        "channels": 2,
+        "earphones": "Model 200",
+        "connection": "wired",
+        "volume": "8 of 16 bars",
+    }
+
+
+# The network --------------------------------------------------------------------------------------
+
+
+def test_an_answer_is_sent_until_it_is_acknowledged(room: Room) -> None:
+    exam = FakeExam([tone(), tone()])
+    listener = room(exam)
+    lost = []
+
+    def lose_the_reply(route: Route) -> None:
+        if len(lost) < 2:
+            lost.append(route.fetch())  # the server got it, the page does not learn of it
+            route.abort()
+        else:
+            route.continue_()
+
+    listener.page.route("**/api/listen/answer", lose_the_reply)
+    listener.set_up()
+    listener.at("over")
+    assert [answer["trial"] for answer in exam.told("answer")] == [1, 1, 1, 2]
+    assert exam.answered == 2
+
+
+def test_a_server_that_is_gone_and_comes_back(room: Room) -> None:
+    exam = FakeExam([tone(), tone()])
+    listener = room(exam)
+    listener.set_up()
+    listener.page.context.set_offline(True)
+    listener.until(lambda: listener.page.inner_text("#connection"))
+    assert "keep this page open" in listener.page.inner_text("#connection")
+    assert exam.told("answer") == []
+    listener.page.context.set_offline(False)
+    listener.at("over")
+    assert [answer["trial"] for answer in exam.told("answer")] == [1, 2]
+    assert listener.page.inner_text("#connection") == ""
+
+
+def test_a_reload_goes_on_at_the_same_tone(room: Room) -> None:
+    exam = FakeExam([tone(), tone(), tone()])
+    listener = room(exam)
+    listener.set_up()
+    listener.until(lambda: exam.answered == 1)
+    listener.page.reload()
+    listener.check_again()
+    assert exam.told("stop") == [{"trial": 2, "reason": "hidden"}]
+    listener.at("over")
+    assert [answer["trial"] for answer in exam.told("answer")] == [1, 2, 3]
+
+
+def test_a_stop_that_was_not_sent_is_sent_after_a_reload(room: Room) -> None:
+    exam = FakeExam([tone()], timing=LONG_TONE)
+    listener = room(exam)
+    listener.page.route("**/api/listen/stop", lambda route: route.abort())
+    listener.set_up()
+    listener.page.keyboard.press("Escape")
+    listener.at("paused")
+    assert exam.told("stop") == []
+    listener.page.unroute("**/api/listen/stop")
+    listener.page.reload()
+    listener.at("headphones")
+    assert {"trial": 1, "reason": "panic"} in exam.told("stop")
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_link_that_is_over_says_so(room: Room, page: Page, status: int) -> None:
+    page.route("**/api/listen", lambda route: route.fulfill(status=status, json={"detail": "no"}))
+    listener = room(FakeExam([tone()]))
+    listener.at("ended")
+
+
+def test_what_the_server_refuses_is_shown_in_its_words(room: Room) -> None:
+    exam = FakeExam([tone()])
+    listener = room(exam)
+    refusal = {"detail": "Turn the volume down."}
+    listener.page.route(
+        "**/api/listen/answer", lambda route: route.fulfill(status=409, json=refusal)
+    )
+    listener.set_up()
+    listener.at("problem")
+    assert "Turn the volume down." in listener.page.inner_text("#problem")
+    listener.do("retry")
+    listener.at("sides")
+
+
+# Giving nothing away ------------------------------------------------------------------------------
+
+TRACED = ("page", "timer", "request", "sound")
+TRACE = """() => {
+  window.trace = [];
+  const note = (...what) => window.trace.push(what.join(" "));
+  new MutationObserver((changes) => {
+    for (const { type, target, attributeName } of changes) {
+      const place = target.id || target.parentElement?.id || target.className || target.tagName;
+      note("page", type, place, attributeName ?? "");
+    }
+  }).observe(document, { subtree: true, attributes: true, childList: true, characterData: true });
+  const { setTimeout: timer, fetch: ask } = window;
+  window.setTimeout = (call, ...rest) => (note("timer", call.name), timer(call, ...rest));
+  window.fetch = (path, options) => {
+    const body = JSON.parse(options.body);
+    const shape = Object.entries(body).map(([key, value]) => `${key}:${typeof value}`);
+    note("request", options.method, path, ...shape);
+    return ask(path, options);
+  };
+  for (const name of ["AudioBuffer", "AudioBufferSourceNode", "GainNode", "WaveShaperNode",
+                      "ChannelMergerNode"]) {
+    const Made = window[name];
+    window[name] = class extends Made {
+      constructor(...given) {
+        super(...given);
+        note("sound", name, this.length ?? "", this.numberOfInputs ?? "");
+      }
+    };
+  }
+  const start = AudioBufferSourceNode.prototype.start;
+  AudioBufferSourceNode.prototype.start = function (when) {
+    note("sound starts after", Math.round((when - this.context.currentTime) * 10));
+    return start.call(this, when);
+  };
+}"""
+
+
+def told_apart_by(trial: list[str]) -> dict[str, list[str]]:
+    """What of a trial an onlooker, a program or the network could see, each in its own order.
+
+    A timer may be set once more or less, as the audio clock runs; that is chance, not content.
+    """
+    seen = {kind: [line for line in trial if line.startswith(kind)] for kind in TRACED}
+    return {**seen, "timer": sorted(set(seen["timer"]))}
+
+
+@pytest.mark.parametrize("presses", [[], [(0.3, " ")], [(-0.1, "tap")]])
+def test_tone_and_silence_leave_the_same_trace(
+    room: Room, presses: list[tuple[float, str]]
+) -> None:
+    order = [30.0, None, 60.0, None, 10.0]
+    timing = {**FAST, "window_closes_ms": 800}
+    exam = FakeExam([tone(level, gap_ms=300) for level in order], timing=timing)
+    listener = room(exam)
+    listener.set_up_until("instruction")
+    listener.page.evaluate(TRACE)
+    listener.plan(*[presses] * len(order))
+    listener.do("next")
+    listener.at("over")
+    trials: list[list[str]] = [[]]
+    for line in listener.page.evaluate("trace"):
+        trials[-1].append(line)
+        if line.startswith("request POST /api/listen/answer"):
+            trials.append([])
+    assert len(trials) == len(order) + 1
+    first, *others = [told_apart_by(trial) for trial in trials[1 : len(order)]]
+    assert all(first.values()), first
+    assert others == [first] * len(others)
+
+
+def test_the_page_of_a_tone_and_of_silence_are_the_same(room: Room) -> None:
+    exam = FakeExam([tone(30.0), tone(None)], timing=LONG_WINDOW)
+    listener = room(exam)
+    listener.set_up()
+    shown = []
+    for _ in range(2):
+        listener.wait_for("ears.now() > ears.onset + 0.2")
+        shown.append(
+            re.sub(r"\d+ of|value=\"\d+\"", "", listener.page.locator("body").inner_html())
+        )
+        shown.append(listener.page.locator("#test").aria_snapshot())
+        listener.page.evaluate("ears.onset = Infinity")
+        listener.page.keyboard.press(" ")
+    assert shown[0] == shown[2]
+    assert shown[1].replace("0 of", "1 of") == shown[3]
+
+
+def test_the_end_shows_a_verdict_only_when_it_was_released(room: Room) -> None:
+    exam = FakeExam([])
+    listener = room(exam)
+    listener.at("over")
+    assert "Your examiner will tell you the result" in listener.page.inner_text("#over")
+    exam.released = [{"words": "No change from your last test.", "decision": "unchanged"}]
+    listener.page.reload()
+    listener.at("over")
+    assert "No change from your last test." in listener.page.inner_text("#over")
+    assert "Your examiner will tell" not in listener.page.inner_text("#over")
