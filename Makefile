@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test soak fhir-check check lint types bench bench-peers bench-store results picture constraints clean help
+.PHONY: demo test soak fhir-check check lint types bench bench-peers bench-store bench-serve results picture constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -62,6 +62,9 @@ bench-peers: $(STAMP) ## build the peers' own environment, bench with them, writ
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check --no-deps GPy==1.15.0 paramz==0.10.0
 	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python --write docs
 
+bench-serve: $(STAMP) ## fifty listeners at once, write docs/benchmarks-serve.md
+	$(BIN)/python benchmarks/serve_bench.py --write docs
+
 bench-store: $(STAMP) ## speed of the store with 100,000 people, write docs/benchmarks-store.md
 	$(BIN)/python benchmarks/store_bench.py --people 100000 --write docs
 
@@ -78,6 +81,7 @@ results: $(STAMP) ## run all studies and write docs/results.md from them
 	$(BIN)/earshift study sensitivity --reps 1 --out results/sensitivity --json > /dev/null
 	$(BIN)/earshift study rules --ears $(EARS) --half held-back --compared 50 --calibration 150 --full 30 --frontier 30 --out results/rules --json > /dev/null
 	$(BIN)/earshift study notch --ears $(EARS) --half held-back --out results/notch --json > /dev/null
+	$(BIN)/earshift study both --ears $(EARS) --half held-back --people 120 --screened 60 --sensitivity 20 --out results/both --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
 
 constraints: ## pin the versions of everything, without addresses

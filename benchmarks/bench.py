@@ -73,6 +73,39 @@ def screen_step(screen: es.Screen, tones: int, repeats: int = 21) -> float:
     return step_seconds(lambda: es.Screen.from_dict(data), last, repeats)
 
 
+def both_ears(sitting: Any, tones: int) -> Any:
+    """A sitting of both ears, so many tones far."""
+    ears = {ear: es.Listener.of_class("mild", seed=k) for k, ear in enumerate(("right", "left"))}
+    while len(sitting.trials) < tones:
+        tone = sitting.ask()
+        sitting.tell(tone, ears[tone.ear](tone))
+    return sitting
+
+
+def both_ears_rows(fifty: es.Exam, rules: dict[str, float]) -> list[str]:
+    """Both ears beside one, at the same number of tones in the sitting."""
+    clinical = both_ears(es.Exam.clinical(ears="both", seed=1), 50)
+    one = es.Exam.clinical(seed=1)
+    listener = es.Listener.of_class("mild", seed=5)
+    while not one.done:
+        tone = one.ask()
+        one.tell(tone, listener(tone))
+    rows = [("an exam of both ears at 50 tones", exam_step(clinical), exam_step(one))]
+    for rule, seconds in rules.items():
+        screen = es.Screen(
+            {"right": fifty, "left": fifty}, ears="both", rule=rule, domain="audiometer", seed=2
+        )
+        data = both_ears(screen, RULE_TONES).to_dict()
+        last = es.Trial.from_dict(data["trials"].pop())
+        step = step_seconds(lambda data=data: es.Screen.from_dict(data), last, 21)
+        rows.append((f"a screen of both ears by {rule} at {RULE_TONES} tones", step, seconds))
+    return [
+        f"| next tone of {what} | {both * 1e3:.1f} ms | the same of one ear {one * 1e3:.1f} ms "
+        f"| {both / one:.1f} | at most 3 |"
+        for what, both, one in rows
+    ]
+
+
 def dense_problem(exam: es.Exam) -> tuple[Any, Any, Any]:
     """The exam's trials as a plain GP classification problem: mean, covariance, answers."""
     answers = answers_of(exam.trials, exam.domain)
@@ -237,6 +270,7 @@ def main() -> None:
         f"| {seconds / screen_s:.1f} | at most 2 |"
         for rule, seconds in by_rule.items()
     ]
+    lines += both_ears_rows(fifty, by_rule)
     csv_s, csv_mb = niosh_seconds_and_mb()
     growth = [(n, exam_step(first_exam(n), repeats=7)) for n in GROWTH_TONES]
     slope = np.polyfit(np.log([n for n, _ in growth[3:]]), np.log([t for _, t in growth[3:]]), 1)[0]

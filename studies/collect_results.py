@@ -14,6 +14,7 @@ from typing import Any
 PARTS = {
     "rules": "Screening by rule: is the threshold-shift rule met?",
     "notch": "The noise notch, in a person without an earlier exam",
+    "both": "Both ears in one sitting",
     "best": "The paper's experiment with our settings",
     "paper": "The paper's experiment with the settings closest to its text",
     "ears": "Real ears that no setting was chosen on",

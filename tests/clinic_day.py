@@ -24,11 +24,6 @@ BROWSER = {
         "volume": "50 %",
     },
 }
-YEARS_OF_CALIBRATION = {
-    "done_on": "2026-01-10",
-    "due_on": "2036-01-10",
-    "laboratory": "Example Lab",
-}
 
 
 def ear(reference: Mapping[str, float], worse_db: float = 0.0) -> Callable[[float], float]:

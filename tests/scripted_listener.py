@@ -4,13 +4,17 @@ What is heard is read from the audio graph of the page itself, so the script nee
 and knows nothing that the headphones would not tell a person.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from playwright.sync_api import Page
 
 EARS = """(() => {
-  const ears = { side: null, peak: null, onset: null, ctx: null, tap: null, blocks: [], plan: [] };
+  const ears = {
+    ctx: null, side: null, peak: null, onset: null, tap: null, blocks: [], plan: [], pressed: [],
+    hearing: null,
+  };
   window.ears = ears;
   const later = window.setTimeout.bind(window);
   const connect = AudioNode.prototype.connect;
@@ -25,10 +29,22 @@ EARS = """(() => {
   AudioBufferSourceNode.prototype.start = function (when) {
     ears.onset = when;
     for (const { at, how } of ears.plan.shift() ?? []) pressAt(when, at, how);
+    if (ears.hearing && !document.getElementById("test").hidden && hears(this.buffer)) {
+      pressAt(when, this.buffer.duration + 0.1, " ");
+    }
     return start.apply(this, arguments);
   };
   ears.now = () => ears.ctx.currentTime - (ears.ctx.outputLatency || ears.ctx.baseLatency || 0);
-  ears.pressed = [];
+  // Pitch from the changes of sign in the first pulse, loudness from the limiter.
+  function hears(buffer) {
+    const samples = buffer.getChannelData(0);
+    const pulse = Math.round(0.06 * buffer.sampleRate);
+    let changes = 0;
+    for (let n = 1; n < pulse; n += 1) changes += samples[n] * samples[n - 1] < 0 ? 1 : 0;
+    const pitch = changes / 2 / 0.06;
+    const nearest = (a, b) => (Math.abs(a[0] - pitch) < Math.abs(b[0] - pitch) ? a : b);
+    return 20 * Math.log10(ears.peak) >= ears.hearing[ears.side].reduce(nearest)[1];
+  }
   function pressAt(onset, at, how) {
     const wait = onset + at - ears.now();
     if (wait > 0) {
@@ -77,21 +93,20 @@ class ScriptedListener:
     def open(self, address: str) -> None:
         self.page.goto(address)
 
-    def until(self, holds: Callable[[], object]) -> None:
+    def until(self, holds: Callable[[], object], seconds: float = 30) -> None:
         """Let the page go on until something holds."""
-        for _ in range(600):
-            if holds():
-                return
+        give_up = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < give_up, "waited in vain"
             self.page.wait_for_timeout(25)
-        raise AssertionError("waited in vain")
 
     def wait_for(self, condition: str) -> None:
         """Until a condition holds in the page. Playwright's own way breaks the page's policy."""
         self.until(lambda: self.page.evaluate(condition))
 
     def at(self, section: str) -> None:
-        """Wait until this part of the page is shown."""
-        self.page.wait_for_selector(f"#{section}:not([hidden])")
+        """Wait until this part of the page is shown. A new machine first compiles for a minute."""
+        self.page.wait_for_selector(f"#{section}:not([hidden])", timeout=300_000)
 
     def do(self, action: str, value: str | None = None) -> None:
         """Press the button of this name in the part that is shown."""
@@ -141,6 +156,10 @@ class ScriptedListener:
         self.at("again")
         self.do("next")
         self.at("test")
+
+    def hear(self, hearing: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+        """From now on press for what these ears hear: pairs of Hz and softest dBFS for each."""
+        self.page.evaluate("hearing => { ears.hearing = hearing; }", hearing)
 
     def plan(self, *presentations: list[tuple[float, str]]) -> None:
         """For each coming presentation: at which seconds after its onset to press, and how."""

@@ -11,6 +11,7 @@ import pytest
 
 import earshift as es
 from earshift import visit as visits
+from earshift.exam import audiogram_of
 from earshift.records import ImportedAudiogram, Person, Visit
 from earshift.store import Store
 from earshift.visit import Presentation, Session
@@ -386,7 +387,7 @@ def test_a_chosen_baseline_is_the_reference_and_the_other_ear_keeps_its_own(
     assert f"others: {old}" in words
     # What keeps a tone from crossing the head is what the other ear hears now: its newest exam.
     other = begin_screen(store, visit, "left").sitting.other_ear
-    assert other == visits.as_audiogram(session.sitting)  # type: ignore[arg-type]
+    assert other == audiogram_of(session.sitting)  # type: ignore[arg-type]
 
 
 def test_a_baseline_that_cannot_be_used_here_is_not_passed_over(

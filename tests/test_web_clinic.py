@@ -521,20 +521,47 @@ def test_a_stop_voids_the_tone_and_asks_for_the_set_up_again(desk: Desk, app_sto
     listener, test = desk.listening(person, device=device)
     play = listener.ready()
     assert play["state"] == "play"
-    assert listener.call("/stop", {"trial": 1, "reason": "hidden"})["state"] == "check"
-    assert listener.call("/answer", {"trial": 1, "heard": True})["state"] == "check"
+    first = play["presentation"]["trial"]
+    assert listener.call("/stop", {"trial": first, "reason": "hidden"})["state"] == "check"
+    assert listener.call("/answer", {"trial": first, "heard": True})["state"] == "check"
     again = listener.ready()
-    assert again["presentation"]["trial"] == 2
+    assert again["presentation"]["trial"] == first + 1
     assert again["presentation"]["level"] == play["presentation"]["level"]
     exam_id = app_store.behind("exams", test["exams"][0]["id"])
     (void,) = app_store.trials(exam_id)
     assert void.void_reason == "the page was hidden"
-    listener.call("/press", {"trial": 2, "after_onset_ms": -300}, 204)
+    listener.call("/press", {"trial": first + 1, "after_onset_ms": -300}, 204)
     assert len(app_store.presses(exam_id)) == 1
     # A stop that arrives late, for a tone that was answered meanwhile, changes nothing.
-    listener.call("/answer", {"trial": 2, "heard": False})
-    late = listener.call("/stop", {"trial": 2, "reason": "panic"})
+    listener.call("/answer", {"trial": first + 1, "heard": False})
+    late = listener.call("/stop", {"trial": first + 1, "reason": "panic"})
     assert late["state"] == "play"
+
+
+def test_an_answer_about_one_ear_never_counts_for_the_other(desk: Desk, app_store: Store) -> None:
+    person = desk.person()
+    for ear in ("right", "left"):
+        desk.reference(person, ear)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, test = desk.listening(person, ears=["right", "left"], device=device)
+    play = listener.ready()
+    sent = []
+    while play["state"] == "play":
+        level = play["presentation"]["level"]
+        body = {
+            "trial": play["presentation"]["trial"],
+            "heard": level is not None and level >= 15,
+        }
+        sent.append(body)
+        play = listener.call("/answer", body)
+    assert play["state"] == "done"
+    play = listener.ready()
+    second = app_store.behind("exams", test["exams"][1]["id"])
+    for body in sent:  # all of them once more, out of order
+        again = listener.call("/answer", body)
+        assert again["presentation"] == play["presentation"]
+    assert app_store.trials(second) == ()
 
 
 def test_another_device_than_planned_is_refused(desk: Desk) -> None:
@@ -656,3 +683,13 @@ def test_who_looked_at_whom_is_in_the_audit(desk: Desk, app_store: Store) -> Non
     desk.get(f"/people/{person}")
     seen = app_store.audit(subject=f"people:{app_store.behind('people', person)}", limit=1000)
     assert ("bob", "view") in {(entry.author, entry.action) for entry in seen}
+
+
+def test_practice_comes_first_unless_it_is_not_wanted(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    plain = desk.test(person)["exams"][0]
+    assert plain["play"]["presentation"]["practice"] is False
+    desk.post(f"/exams/{plain['id']}/abandon")
+    practised = desk.test(person, practice=True)["exams"][0]["play"]["presentation"]
+    assert (practised["practice"], practised["level"]) == (True, 40)

@@ -263,7 +263,7 @@ def test_the_listeners_link_is_made_shown_once_and_ended(
     page.get_by_label("Full exam").check()
     page.get_by_label("Device").select_option(device)
     expect(page.locator("#warnings")).to_contain_text("relative")
-    page.get_by_label("The listener").check()
+    page.get_by_label("The listener, on").check()
     page.get_by_label("Self-test").check()
     page.get_by_label("calibration is expired or missing").check()
     page.get_by_role("button", name="Start the test").click()
@@ -296,6 +296,41 @@ def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) ->
     page.get_by_role("button", name="Save the check").click()
     expect(page.locator("#message")).to_contain_text("blocked")
     expect(page.locator("#blocked")).not_to_be_empty()
+
+
+def test_the_desk_plays_through_this_browser_and_no_other(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    """Answers wait for the tone; levels set for another device are not played on this one."""
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/devices")
+    page.get_by_label("What is it?").select_option("browser")
+    expect(page.locator("#fingerprint dt")).to_have_count(4)
+    page.locator("#new").get_by_label("Name").fill("This desk")
+    page.get_by_label("Earphones", exact=True).fill("wired ones")
+    page.get_by_role("button", name="Add the device").click()
+    page.wait_for_url(f"{address}/devices/*")
+    here = page.url.rpartition("/")[2]
+    other = clinic.post("/api/devices", {**BROWSER, "name": "Another desk"})["id"]
+    for device, plays in ((here, True), (other, False)):
+        person = clinic.person("Hand raiser", f"H-{device}")
+        plan = {"kind": "exam", "rule": None, "device": device, "practice": True}
+        exam = clinic.begin(person, **plan, accept_calibration=True)["exams"][0]["id"]
+        page.goto(f"{address}/exams/{exam}")
+        expect(page.locator("#desk")).to_be_visible()
+        expect(page.locator("#tone")).to_contain_text("relative dB")
+        expect(page.locator("#heard")).to_be_disabled()
+        page.keyboard.press("h")  # nothing was played: this is no answer
+        page.keyboard.press("p")
+        if not plays:
+            expect(page.locator("#desk-problem")).to_contain_text("not the device")
+            expect(page.locator("#heard")).to_be_disabled()
+            continue
+        expect(page.locator("#heard")).to_be_enabled()
+        page.keyboard.press("n")
+        expect(page.locator("#tones tbody tr")).to_have_count(1)
+        expect(page.locator("#heard")).to_be_disabled()
+    assert "dB HL" not in page.locator("main").inner_text()
 
 
 def test_a_file_is_imported(page: Page, address: str, tmp_path: Path) -> None:
@@ -402,6 +437,10 @@ def reading(hz: float, level: float, censored: str | None = None) -> dict[str, o
     }
 
 
+def trial(kind: str, level: float | None, *, heard: bool, void: bool = False) -> dict[str, object]:
+    return {"kind": kind, "frequency_hz": 1000, "level": level, "heard": heard, "void": void}
+
+
 def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> None:
     """An octave as long as 20 dB, circles right and crosses left, no line to no response."""
     signed_in.goto(f"{address}/login")
@@ -415,28 +454,10 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
                 "thresholds": levels,
                 "reference": levels[:2],
                 "trials": [
-                    {
-                        "kind": "tone",
-                        "frequency_hz": 1000,
-                        "level": 20,
-                        "heard": True,
-                        "void": False,
-                    },
-                    {
-                        "kind": "tone",
-                        "frequency_hz": 1000,
-                        "level": 15,
-                        "heard": False,
-                        "void": False,
-                    },
-                    {"kind": "tone", "frequency_hz": 1000, "level": 5, "heard": True, "void": True},
-                    {
-                        "kind": "catch",
-                        "frequency_hz": 1000,
-                        "level": None,
-                        "heard": False,
-                        "void": False,
-                    },
+                    trial("tone", 20, heard=True),
+                    trial("tone", 15, heard=False),
+                    trial("tone", 5, heard=True, void=True),
+                    trial("catch", None, heard=False),
                 ],
                 "next": {"frequency_hz": 2000, "level": 35},
             },
@@ -449,13 +470,10 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
         )
         assert picture.locator(".next").count() == 1
         assert picture.locator(".band").count() == 1
-        lengths = signed_in.evaluate(
-            """() => {
-              const lines = [...document.querySelectorAll(".picture .now line")];
-              const box = (line) => ["x1", "x2", "y1", "y2"].map((name) => Number(line.getAttribute(name)));
-              return lines.map(box);
-            }"""
-        )
+        lengths = [
+            [float(line.get_attribute(name) or "nan") for name in ("x1", "x2", "y1", "y2")]
+            for line in picture.locator(".now line").all()
+        ]
         (x1, x2, _, _), (_, _, y1, y2) = lengths
         assert x2 - x1 == pytest.approx(y2 - y1)  # one octave; from 20 to 40 dB
         assert y2 > y1

@@ -2,12 +2,15 @@
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
-from playwright.sync_api import Page, Route
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, Route
 
 from browser import served
 from fake_listener import FAST, FakeExam, fake_app, tone
+from house import QUICK, House, open_house
 from scripted_listener import ScriptedListener
 
 Room = Callable[[FakeExam], ScriptedListener]
@@ -40,17 +43,18 @@ def room(page: Page, clinic: tuple[str, dict[str, FakeExam]]) -> Room:
 # Answers ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", [" ", "Enter", "tap", "click alone"])
-def test_every_way_to_answer_counts_once(room: Room, how: str) -> None:
-    exam = FakeExam([tone()], timing=LONG_WINDOW)
+def test_every_way_to_answer_counts_once(room: Room) -> None:
+    ways = [" ", "Enter", "tap", "click alone"]
+    exam = FakeExam([tone(gap_ms=1000) for _ in ways], timing=LONG_WINDOW)
     listener = room(exam)
-    listener.set_up_to_plan([(0.3, how)])
+    listener.set_up_to_plan(*([(0.3, how)] for how in ways))
     listener.at("over")
-    (answer,) = exam.told("answer")
-    assert answer["trial"] == 1
-    assert answer["heard"] is True
-    (pressed,) = listener.page.evaluate("ears.pressed")
-    assert answer["reaction_ms"] == pytest.approx(pressed, abs=25)
+    answers = exam.told("answer")
+    assert [(answer["trial"], answer["heard"]) for answer in answers] == [
+        (number, True) for number in range(1, len(ways) + 1)
+    ]
+    pressed = listener.page.evaluate("ears.pressed")
+    assert [answer["reaction_ms"] for answer in answers] == pytest.approx(pressed, abs=25)
     assert exam.told("press") == []
 
 
@@ -250,6 +254,23 @@ def test_trouble_in_the_set_up_checks_the_ears_again(room: Room) -> None:
     listener.at("sides")
 
 
+def test_trouble_between_set_up_and_first_tone_is_not_forgotten(room: Room) -> None:
+    exam = FakeExam([tone()])
+    listener = room(exam)
+    listener.set_up_until("instruction")
+    listener.page.evaluate("ears.onset = null")
+    listener.page.context.set_offline(True)  # so the server learns late that all was checked
+    listener.do("next")
+    listener.page.evaluate(TROUBLE["device"])
+    listener.page.context.set_offline(False)
+    listener.at("paused")
+    listener.until(lambda: exam.told("stop"))
+    assert exam.told("stop") == [{"trial": None, "reason": "device"}]
+    assert listener.page.evaluate("ears.onset") is None
+    listener.do("resume")
+    listener.check_again()
+
+
 def test_the_device_is_told_when_the_listener_is_ready(room: Room) -> None:
     exam = FakeExam([tone()])
     listener = room(exam)
@@ -447,3 +468,162 @@ def test_the_end_shows_a_verdict_only_when_it_was_released(room: Room) -> None:
     listener.at("over")
     assert "No change from your last test." in listener.page.inner_text("#over")
     assert "Your examiner will tell" not in listener.page.inner_text("#over")
+
+
+# Whole tests on the real app ----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def house(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with open_house(browser, tmp_path_factory.mktemp("house")) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(("worse_db", "decision"), [(0.0, "unchanged"), (30.0, "changed")])
+def test_a_whole_screen_from_set_up_to_verdict(
+    house: House, page: Page, worse_db: float, decision: str
+) -> None:
+    test = house.invite(f"whole {decision}", practice=True)
+    listener = house.seat(page, test)
+    listener.set_up_until("instruction")
+    listener.hear(house.hearing(worse_db))
+    listener.do("next")
+    listener.at("over")
+    assert house.decisions(test) == {"right": decision}
+    assert "Secret" not in page.content()
+    assert "Your examiner will tell you" in page.inner_text("#over")
+    house.clinic.post(f"/api/visits/{test['visit']}/release", {"released": True})
+    page.reload()
+    listener.at("over")
+    assert "Your examiner will tell you" not in page.inner_text("#over")
+    exam = house.clinic.get(f"/api/exams/{test['exams'][0]['id']}")
+    assert exam["words"] in page.inner_text("#released")
+
+
+def test_both_ears_with_a_reload_and_a_panic_in_the_middle(house: House, page: Page) -> None:
+    slow = {**QUICK, "gap_min_ms": 1000, "gap_max_ms": 1000}
+    test = house.invite("both", ears=("right", "left"), timing=slow)
+    first, second = (f"/api/exams/{exam['id']}/live" for exam in test["exams"])
+    listener = house.seat(page, test)
+    listener.set_up_until("instruction")
+    listener.hear(house.hearing())
+    listener.do("next")
+    listener.until(lambda: house.clinic.get(first)["tones"] >= 1)
+    listener.wait_for("ears.onset > ears.now() + 0.2")
+    page.reload()
+    listener.at("sides")
+    listener.hear(house.hearing())
+    listener.check_again()
+    listener.at("done")
+    listener.do("retry")
+    listener.check_again()
+    page.keyboard.press("Escape")
+    listener.at("paused")
+    listener.do("resume")
+    listener.check_again()
+    listener.at("over")
+    assert house.decisions(test) == {"right": "unchanged", "left": "unchanged"}
+    trials = [house.clinic.get(path)["trials"] for path in (first, second)]
+    for given in trials:
+        assert [trial["number"] for trial in given] == list(range(1, len(given) + 1))
+        assert sum(trial["void"] for trial in given) == 1
+
+
+def test_two_people_at_once(house: House, browser: Browser) -> None:
+    expected = {"one": (0.0, "unchanged"), "two": (30.0, "changed")}
+    seats = {}
+    for code, (worse_db, _) in expected.items():
+        test = house.invite(code)
+        listener = house.seat(browser.new_context().new_page(), test)
+        listener.set_up_until("instruction")
+        listener.hear(house.hearing(worse_db))
+        seats[code] = test, listener
+    for _, listener in seats.values():
+        listener.do("next")
+    for code, (test, listener) in seats.items():
+        listener.at("over")
+        listener.page.context.close()
+        assert house.decisions(test) == {"right": expected[code][1]}
+
+
+def test_at_real_speed(house: House, page: Page) -> None:
+    test = house.invite("real speed", timing=None)
+    listener = house.seat(page, test)
+    listener.set_up_until("instruction")
+    listener.hear(house.hearing())
+    listener.do("next")
+    listener.at("over")
+    assert house.decisions(test) == {"right": "unchanged"}
+    given = house.clinic.get(f"/api/exams/{test['exams'][0]['id']}")["play"]["timing"]
+    assert (given["pulses"], given["pulse_ms"], given["gap_min_ms"]) == (3, 225, 1000)
+
+
+def test_keyboard_only(house: House, page: Page) -> None:
+    test = house.invite("keyboard")
+    listener = house.seat(page, test)
+
+    def press_on(action: str, value: str | None = None) -> None:
+        """Walk to a button by the tabulator key and press it."""
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            at = page.evaluate("({ ...document.activeElement.dataset })")
+            if at.get("do") == action and at.get("value") == value:
+                page.keyboard.press("Enter")
+                return
+        raise AssertionError(f"no way to {action} by keyboard")
+
+    listener.at("headphones")
+    press_on("next")
+    listener.at("sides")
+    while page.locator("#sides").is_visible():
+        press_on("play-side")
+        press_on("side", page.evaluate("ears.side"))
+    press_on("play-volume")
+    press_on("volume", "good")
+    press_on("next")
+    listener.at("instruction")
+    listener.hear(house.hearing())
+    press_on("next")
+    listener.at("test")
+    assert page.evaluate("document.activeElement.id") == "heard"
+    press_on("pause")
+    listener.at("paused")
+    press_on("resume")
+    listener.check_ears_and_volume()
+    listener.at("again")
+    press_on("next")
+    listener.at("over")
+    assert house.decisions(test) == {"right": "unchanged"}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(house: House, browser: Browser, scheme: Any) -> None:
+    test = house.invite(f"axe {scheme}", timing={"gap_min_ms": 5000, "gap_max_ms": 6000})
+    context = browser.new_context(color_scheme=scheme, reduced_motion="reduce")
+    listener = house.seat(context.new_page(), test)
+    axe, found = Axe(), {}
+
+    def look(section: str) -> None:
+        listener.at(section)
+        found[section] = [v["id"] for v in axe.run(listener.page).response["violations"]]
+
+    look("headphones")
+    listener.do("next")
+    look("sides")
+    while listener.page.locator("#sides").is_visible():
+        listener.tell_the_side()
+    look("volume")
+    listener.do("play-volume")
+    listener.do("volume", "good")
+    look("room")
+    listener.do("next")
+    look("instruction")
+    listener.do("next")
+    look("test")
+    listener.do("panic")
+    look("paused")
+    house.clinic.post(f"/api/exams/{test['exams'][0]['id']}/abandon", {"reason": "axe"})
+    listener.page.reload()
+    look("ended")
+    context.close()
+    assert {section: ids for section, ids in found.items() if ids} == {}

@@ -4,6 +4,8 @@ A route gets one request that is right, in a state where it can be answered, and
 with real ids: no answer may be a server's error, and whoever may call a route must reach a 2xx.
 """
 
+import logging
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from schemathesis.generation import GenerationMode
 
 from earshift.accounts import csrf_token
 from earshift.web.settings import Settings
-from test_web_security import ADMIN, CALLERS, EVERYBODY, EXAMINER, LISTENER, NOBODY
+from test_web_security import ADMIN, CALLERS, CANARY, EVERYBODY, EXAMINER, LISTENER, NOBODY
 from web import ORIGIN, PASSWORD, TestClient, client_of, with_users
 
 FINGERPRINT = {
@@ -32,7 +34,7 @@ FINGERPRINT = {
     "volume": "50 %",
 }
 THRESHOLDS = {"500": 10, "1000": 10, "2000": 10, "3000": 15, "4000": 20, "6000": 20, "8000": 15}
-CSV = b"person,ear,frequency,threshold\nupload-%d,right,1000,20\nupload-%d,right,4000,30\n"
+CSV = b"person,date,ear,frequency_hz,threshold_db_hl\nupload-%d,2025-01-02,right,1000,20\n"
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,8 @@ class World:
         self._headers = self.session("bob")
         self.person = self.new_person()
         self.device = self.post("devices", name="tablet", fingerprint=FINGERPRINT)["id"]
-        self.screened = self.post(
-            f"people/{self.person}/tests",
-            kind="screen",
-            ears=["right"],
-            rule="osha-sts",
-            practice=False,
-        )
         self.link = self.listened()[1]
-        self.answer(self.screened["exams"][0], 2)
-        self.post(f"exams/{self.screened['exams'][0]['id']}/finish")
+        self.screened = self.new_screen()
 
     def signed_in(self, name: str) -> dict[str, str]:
         """The headers of a new session; not by the API, which counts attempts."""
@@ -89,6 +83,13 @@ class World:
             str(sent.method), str(sent.url), content=sent.body, headers=dict(sent.headers)
         )
 
+    def request(
+        self, method: str, path: str, query: dict[str, str], body: Any, headers: dict[str, str]
+    ) -> Any:
+        self._client.cookies.clear()
+        sent = {"content": body} if isinstance(body, bytes) else {"json": body}
+        return self._client.request(method, path, params=query, headers=headers, **sent)
+
     def number(self) -> int:
         return next(self._numbers)
 
@@ -112,6 +113,19 @@ class World:
         self.answer(test["exams"][0], answers)
         exam: str = test["exams"][0]["id"]
         return exam
+
+    def new_screen(self) -> dict[str, Any]:
+        """The test of a new person whose screen is over."""
+        test: dict[str, Any] = self.post(
+            f"people/{self.new_person()}/tests",
+            kind="screen",
+            ears=["right"],
+            rule="osha-sts",
+            practice=False,
+        )
+        self.answer(test["exams"][0], 2)
+        self.post(f"exams/{test['exams'][0]['id']}/finish")
+        return test
 
     def answer(self, exam: dict[str, Any], answers: int) -> None:
         shown = exam["play"]["presentation"]
@@ -192,7 +206,7 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/people/{person}/tests": lambda w, _: Right(
         {"person": w.new_person()}, json={"kind": "exam", "ears": ["right"]}
     ),
-    "POST /api/imports": lambda w, _: Right(content=CSV.replace(b"%d", b"%d" % w.number())),
+    "POST /api/imports": lambda w, _: Right(content=CSV % w.number()),
     "POST /api/devices": lambda w, _: Right(json={"name": "booth"}),
     "GET /api/devices/{device}": lambda w, _: Right({"device": w.device}),
     "POST /api/devices/{device}/calibrations": lambda w, _: Right(
@@ -219,7 +233,9 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/exams/{exam}/finish": _in_state(None, answers=2),
     "POST /api/exams/{exam}/abandon": _in_state(None),
     "POST /api/exams/{exam}/retest": _in_state("abandon"),
-    "POST /api/exams/{exam}/continue": _screened,
+    "POST /api/exams/{exam}/continue": lambda w, _: Right(
+        {"exam": w.new_screen()["exams"][0]["id"]}
+    ),
     "POST /api/visits/{visit_id}/link": lambda w, _: Right({"visit_id": w.listened()[0]}),
     "DELETE /api/visits/{visit_id}/link": lambda w, _: Right({"visit_id": w.listened()[0]}),
     "POST /api/visits/{visit_id}/release": lambda w, _: Right(
@@ -235,12 +251,9 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
 }
 # Each generated request needs a state of its own here, and making one takes a while.
 STATEFUL = ("/exams/{exam}/", "/link", "/tests", "/users")
-GENERATED = {
-    ADMIN: (3, 1),
-    EXAMINER: (2, 1),
-    LISTENER: (1, 0),
-    NOBODY: (1, 0),
-}  # positive, negative
+# Requests by the schema and against it, for each route. More find more: EARSHIFT_REQUESTS=10.
+TIMES = int(os.environ.get("EARSHIFT_REQUESTS", "1"))
+GENERATED = {ADMIN: (3, 1), EXAMINER: (2, 1), LISTENER: (1, 1), NOBODY: (1, 0)}
 
 
 @pytest.fixture(scope="module")
@@ -297,6 +310,7 @@ def _cases(world: World, role: str, route: str, operation: Any) -> Iterator[Any]
     positive, negative = GENERATED[role]
     if any(part in route for part in STATEFUL):
         positive, negative = min(positive, 1), min(negative, 1)
+    positive, negative = TIMES * positive, TIMES * negative
     may = role in CALLERS[route]
     right = RIGHT.get(route, lambda *_: Right())
     user = "ada" if role == ADMIN else "bob"
@@ -331,3 +345,48 @@ def _drawn(operation: Any, mode: GenerationMode, number: int) -> list[Any]:
 
     draw()
     return cases
+
+
+def test_no_error_and_no_log_repeats_what_was_sent(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = world.app.openapi()
+    refused = 0
+    with caplog.at_level(logging.DEBUG):
+        for route in CALLERS:
+            method, _, path = route.partition(" ")
+            documented = schema["paths"].get(path, {}).get(method.lower())
+            if documented is None or path == "/api/logout":
+                continue
+            role = LISTENER if "/listen" in path else ADMIN
+            headers = _credentials(world, role, route)
+            right = RIGHT.get(route, lambda *_: Right())(world, "ada")
+            for ids, query, body in _with_canaries(schema, documented, right):
+                told = world.request(method, path.format(**ids), query, body, headers)
+                assert told.status_code < 500, f"{route}: {told.text}"
+                if told.status_code >= 400:
+                    refused += 1
+                    assert CANARY.lower() not in f"{told.text} {told.headers}".lower(), route
+    assert refused > 100
+    logged = [line.getMessage() for line in caplog.records if not line.name.startswith("httpx")]
+    assert len(logged) > refused
+    assert not [line for line in logged if CANARY.lower() in line.lower()]
+
+
+def _with_canaries(
+    schema: dict[str, Any], documented: dict[str, Any], right: Right
+) -> Iterator[tuple[dict[str, str], dict[str, str], Any]]:
+    """The right request of a route with a canary in one place after the other."""
+    body = right.content or right.json
+    names = [one["name"] for one in documented.get("parameters", ()) if one["in"] == "query"]
+    for name in (*names, CANARY):
+        yield right.ids, {name: CANARY}, body
+    for name in right.ids:
+        yield {**right.ids, name: CANARY}, {}, body
+    yield right.ids, {}, CANARY.encode()
+    if isinstance(right.json, dict):
+        wanted = documented["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+        fields = schema["components"]["schemas"][wanted.rpartition("/")[2]]["properties"]
+        for name in (*fields, CANARY):
+            for value in (CANARY, [CANARY], {CANARY: CANARY}, f"{CANARY}\x00"):
+                yield right.ids, {}, {**right.json, name: value}

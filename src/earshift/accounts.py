@@ -92,7 +92,7 @@ class Key:
     def role(self) -> str:
         """What its holder may do: never more than the user may now."""
         if self.user is None:
-            return "admin"
+            return "admin" if self.kind == "session" else "listener"
         asked: str = self.scope.get("role", self.user.role)
         return min(asked, self.user.role, key=ROLES.index)
 
@@ -283,9 +283,8 @@ class Accounts:
                 return None
             self._note_attempt(connection, sha256(folded), caller, succeeded=True)
             rows.add_audit(connection, user.name, "sign in", f"users:{user.id}")
-            began = self._clock()
-            lasting = secrets.token_urlsafe(32)
-            return user, self._add_session(connection, user, lasting, began)
+            lasting, began = secrets.token_urlsafe(32), self._clock()
+            return user, self._add_session(connection, lasting, began, user.name, user)
 
     def _admit(self, connection: Connection, name_sha256: str, caller: str) -> None:
         """Refuse whoever guessed too often. An attempt counts as wrong until it proves right,
@@ -323,19 +322,27 @@ class Accounts:
     # Sessions
 
     def _add_session(
-        self, connection: Connection, user: User, lasting: str, began: datetime
+        self,
+        connection: Connection,
+        lasting: str,
+        began: datetime,
+        author: str,
+        user: User | None = None,
+        **scope: str,
     ) -> str:
+        """A secret in two parts: one lasts as long as the session, one until it is renewed."""
         secret = f"{lasting}.{secrets.token_urlsafe(32)}"
-        now = self._clock()
+        last = began + SESSION_LONGEST
         self._add_key(
             connection,
             secret,
             kind="session",
-            user_id=user.id,
+            user_id=user and user.id,
             name=sha256(lasting),
-            scope={"began": began.isoformat()},
-            expires_at=min(now + SESSION_IDLE, began + SESSION_LONGEST),
-            author=user.name,
+            scope={"began": began.isoformat(), **scope},
+            # One person alone would have to start the program again after every break.
+            expires_at=last if user is None else min(self._clock() + SESSION_IDLE, last),
+            author=author,
         )
         return secret
 
@@ -370,7 +377,8 @@ class Accounts:
             followed = connection.execute(newest).scalar_one()
             if live is None or followed is None or self._clock() - followed < SESSION_RENEWED:
                 return None
-            return self._add_session(connection, key.user, secret.partition(".")[0], began)
+            lasting = secret.partition(".")[0]
+            return self._add_session(connection, lasting, began, key.user.name, key.user)
 
     def sign_out(self, key: Key) -> None:
         """End a session with all its secrets."""
@@ -391,22 +399,10 @@ class Accounts:
             if connection.execute(used).first() is not None or _any_users(connection):
                 return None
             now = self._clock()
-            until = now + SESSION_LONGEST
-            mark = {"name": "", "scope": {}, "expires_at": now}
-            self._add_key(connection, token, kind="launch", author=author, **mark)
+            used_up = {"name": "", "scope": {}, "expires_at": now}
+            self._add_key(connection, token, kind="launch", author=author, **used_up)
             lasting = secrets.token_urlsafe(32)
-            secret = f"{lasting}.{secrets.token_urlsafe(32)}"
-            scope = {"began": now.isoformat(), "launch": launch_sha256}
-            self._add_key(
-                connection,
-                secret,
-                kind="session",
-                name=sha256(lasting),
-                scope=scope,
-                expires_at=until,
-                author=author,
-            )
-            return secret
+            return self._add_session(connection, lasting, now, author, launch=launch_sha256)
 
     # API tokens
 

@@ -7,7 +7,7 @@ expects. Every choice that the paper leaves open is a named setting of `Protocol
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -449,6 +449,19 @@ class ModelState:
     @property
     def p_changed(self) -> float:
         return posterior(self.log_bf, self.protocol.prior_changed)
+
+    def tied(self, other: "ModelState", alike_share: float) -> "ModelState":
+        """This ear's evidence when the other ear of the person may have changed alike.
+
+        With probability `alike_share` both ears changed or neither did, else each for itself; what
+        the other ear's answers then say about this ear counts as evidence.
+        """
+        prior = self.protocol.prior_changed
+        either = np.logaddexp(math.log(prior) + other.log_bf, math.log1p(-prior))
+        with np.errstate(divide="ignore"):  # a share of 0 or 1 is fine
+            apart, alike = np.log1p(-alike_share) + either, np.log(alike_share)
+        told = np.logaddexp(apart, alike + other.log_bf) - np.logaddexp(apart, alike)
+        return replace(self, log_different=self.log_different + float(told))
 
     @property
     def decision(self) -> str:

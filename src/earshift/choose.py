@@ -173,8 +173,12 @@ STRATEGIES: dict[str, Callable[[Outlook], Array]] = {
 
 def pick(scores: Array, allowed: Mask, rng: np.random.Generator) -> tuple[int, int]:
     """Indices of the best allowed candidate; among equals one drawn by rng."""
+    if not allowed.any():
+        raise ValueError(
+            "no tone may be played: the level limits, the device and the other ear leave none"
+        )
     masked = np.where(allowed, scores, -np.inf)
     best = masked.max()
-    places, levels = np.nonzero(masked >= best - TIE)
+    places, levels = np.nonzero(allowed & (masked >= best - TIE))
     n = int(rng.integers(places.size))
     return int(places[n]), int(levels[n])

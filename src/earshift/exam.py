@@ -59,7 +59,7 @@ AUDIOMETRIC_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
 _PICK, _SAMPLE, _HALTON = 1, 2, 3
 
 
-class _Sitting:
+class Sitting:
     """What every exam has: a design, trials, and one tone to ask next."""
 
     kind: ClassVar[str]
@@ -121,7 +121,15 @@ class _Sitting:
 
     def _choose(self) -> Tone:
         mask = self._playable()
-        place, level = choose.pick(self.scores(), mask, self._rng(_PICK))
+        return self._candidate(*choose.pick(self.scores(), mask, self._rng(_PICK)))
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Rows and columns of the scores."""
+        return self.domain.shape
+
+    def _candidate(self, place: int, level: int) -> Tone:
+        """The candidate in this row and column of the scores."""
         return self.domain.tone(place, level)
 
     def _rng(self, purpose: int) -> np.random.Generator:
@@ -246,8 +254,21 @@ def halton_tone(seed: int, number: int, domain: Domain, mask: NDArray[np.bool_])
     return domain.tone(place, level)
 
 
-class Exam(_Sitting):
+def _for_ears(cls: type[Any], ears: str | None) -> type[Any]:
+    """The class itself for one ear, its sibling in `bothears` for both."""
+    if ears is None:
+        return cls
+    if ears != "both":
+        raise ValueError(f"ears must be 'both', or left out for one ear, got {ears!r}")
+    from earshift import bothears  # it builds on this module
+
+    return {Exam: bothears.BothEarsExam, Screen: bothears.BothEarsScreen}.get(cls, cls)
+
+
+class Exam(Sitting):
     """A first exam: Halton tones to look around, then the most informative tone, and again.
+
+    `ears="both"` examines both ears together: see `bothears.BothEarsExam`.
 
     >>> exam = Exam(seed=1)
     >>> while not exam.done:
@@ -258,9 +279,14 @@ class Exam(_Sitting):
 
     kind = "exam"
 
+    def __new__(cls, *, ears: str | None = None, **_: Any) -> Self:
+        exam: Self = super().__new__(_for_ears(cls, ears))
+        return exam
+
     def __init__(
         self,
         *,
+        ears: str | None = None,  # __new__ looks at it
         seed: int = 0,
         max_tones: int = 50,
         domain: str | Domain = "fine",
@@ -325,10 +351,14 @@ class Exam(_Sitting):
             rng=self._rng(_SAMPLE),
             guess=self.guess,
             lapse=self.lapse,
-            latent=lambda: self.field.moments(self.domain.places, self.domain.intensities),
-            shape=self.domain.shape,
+            latent=self._moments,
+            shape=self._shape,
         )
         return choose.STRATEGIES[self.strategy](outlook)
+
+    def _moments(self) -> tuple[Array, Array]:
+        """Mean and variance of the latent of every candidate."""
+        return self.field.moments(self.domain.places, self.domain.intensities)
 
     def _choose(self) -> Tone:
         count = len(self._trials)
@@ -336,17 +366,31 @@ class Exam(_Sitting):
             return halton_tone(self.seed, count, self.domain, self._playable())
         return super()._choose()
 
-    def thresholds(self, frequencies_hz: Sequence[Spot] | None = None) -> list[Threshold]:
+    def thresholds(
+        self, frequencies_hz: Sequence[Spot] | None = None, *, ear: str | None = None
+    ) -> list[Threshold]:
         """Thresholds in dB HL with 95 % intervals, from the field's samples with rising slope.
 
         On other axes than a tone's the places are numbers (tuples of them with several smooth
-        axes), all of the domain's by default, and each result is a `PlaceThreshold`.
+        axes), all of the domain's by default, and each result is a `PlaceThreshold`. `ear` is for
+        an exam of both ears, which has two fields.
         """
+        if ear is not None:
+            raise ValueError(f"this exam is of one ear: leave out ear={ear!r}")
+        return self._thresholds_of(self.field, frequencies_hz)
+
+    def _thresholds_of(
+        self, known: Field, frequencies_hz: Sequence[Spot] | None
+    ) -> list[Threshold]:
         spots, places = self._spots(frequencies_hz)
-        mean, cov = self.field.latent(places)
+        mean, cov = known.latent(places)
         draws = field.positive_slope_samples(mean, cov, [0], SAMPLES, self._rng(_SAMPLE))
         levels = -draws[:, 1:] / draws[:, :1]
         return thresholds_from_samples(spots, levels, self.domain)
+
+    def refitted(self, domain: Domain, prior: Hyperprior, guess: float, lapse: float) -> Field:
+        """The field of these trials as a screen sees it: its domain, prior and listener."""
+        return field.fit(answers_of(self._trials, domain), prior, guess, lapse)
 
     def _design(self) -> dict[str, Any]:
         return {
@@ -486,7 +530,7 @@ _REFERENCES: dict[str, type[Exam] | type[Audiogram] | type[Norm]] = {
 }
 
 
-class Screen(_Sitting):
+class Screen(Sitting):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
     With `rule`, "changed" means that the threshold-shift rule is met; without, that another field
@@ -499,6 +543,8 @@ class Screen(_Sitting):
     other ear might hear them: `other_ear` gives its thresholds and `transducer` how much the head
     keeps from it. Tones that the other ear might hear are never asked.
 
+    `ears="both"` screens both ears together: see `bothears.BothEarsScreen`.
+
     >>> screen = Screen(reference=first, rule="osha-sts")
     >>> while not screen.done:
     ...     tone = screen.ask()
@@ -507,6 +553,10 @@ class Screen(_Sitting):
     """
 
     kind = "screen"
+
+    def __new__(cls, *given: Any, ears: str | None = None, **options: Any) -> Any:
+        chosen = _for_ears(cls, ears)
+        return super().__new__(cls) if chosen is cls else chosen(*given, **options)
 
     def __init__(
         self,
@@ -869,21 +919,7 @@ class Screen(_Sitting):
 
     def continue_exam(self, max_tones: int = 50) -> Exam:
         """A full exam of this ear that begins with every tone of this screen."""
-        exam = Exam(
-            seed=self.seed,
-            max_tones=max_tones,
-            domain=self.domain,
-            limits=self.limits,
-            other_ear=self.other_ear,
-            transducer=self.transducer,
-            strategy="level_set",
-            halton_tones=0,
-            guess=self.guess,
-            lapse=self.lapse,
-        )
-        for trial in self._trials:
-            exam.tell(trial.tone, trial.heard)
-        return exam
+        return full_exam(self, self._trials, max_tones=max_tones)
 
     def _design(self) -> dict[str, Any]:
         by_protocol = self._asked is self.protocol
@@ -902,33 +938,75 @@ class Screen(_Sitting):
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
         data = design.pop("reference")
-        protocol, rule, settings = (design.pop(name) for name in ("protocol", "rule", "settings"))
         if "hypotheses" in design:
-            return cls(settings=NotchSettings(**settings), **design)
-        reference = reference_from_dict(data)
-        if (protocol is None) == (rule is None):
-            raise ValueError("a screen's design has a protocol or a rule, and not both")
-        return cls(
-            reference,
-            None if protocol is None else as_protocol(protocol),
-            rule=None if rule is None else Rule.from_dict(rule),
-            settings=None if settings is None else RuleSettings(**settings),
-            allow_unverified=True,
-            **design,
-        )
+            del design["protocol"], design["rule"]
+            return cls(settings=NotchSettings(**design.pop("settings")), **design)
+        return cls(reference_from_dict(data), **question_from_design(design))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        design = data.get("design") if isinstance(data, Mapping) else None
+        ears = design.get("ears") if isinstance(design, Mapping) else None
+        chosen = _for_ears(cls, ears)
+        if chosen is not cls:
+            return cast(Self, chosen.from_dict(data))
         screen = super().from_dict(data)
-        try:
-            catches = list(data["catches"])
-            presses = whole(data.get("presses", 0), "presses", 0)
-        except (KeyError, TypeError) as error:
-            raise ValueError(f"not the data of an earshift screen: {error!r}") from None
-        for heard in catches:
+        for heard in stored_catches(data):
             screen.tell_catch(heard)
-        screen._presses = presses
+        screen._presses = whole(data.get("presses", 0), "presses", 0)
         return screen
+
+
+def full_exam(screen: Screen, trials: Sequence[Trial], **options: Any) -> Exam:
+    """An exam that seeks thresholds and begins with a screen's trials."""
+    exam = Exam(**{
+        "seed": screen.seed,
+        "domain": screen.domain,
+        "limits": screen.limits,
+        "other_ear": screen.other_ear,
+        "transducer": screen.transducer,
+        "strategy": "level_set",
+        "halton_tones": 0,
+        "guess": screen.guess,
+        "lapse": screen.lapse,
+        **options,
+    })  # fmt: skip
+    for trial in trials:
+        exam.tell(trial.tone, trial.heard)
+    return exam
+
+
+def stored_catches(data: Mapping[str, Any]) -> list[Any]:
+    """The answers to silent trials in a screen's data."""
+    try:
+        return list(data["catches"])
+    except (KeyError, TypeError) as error:
+        raise ValueError(f"not the data of an earshift screen: {error!r}") from None
+
+
+def question_from_design(design: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a screen in its stored design: rule or protocol, settings and the rest."""
+    rest = {k: v for k, v in design.items() if k not in ("protocol", "rule", "settings")}
+    protocol, rule, settings = (design[name] for name in ("protocol", "rule", "settings"))
+    if (protocol is None) == (rule is None):
+        raise ValueError("a screen's design has a protocol or a rule, and not both")
+    return {
+        **rest,
+        "protocol": None if protocol is None else as_protocol(protocol),
+        "rule": None if rule is None else Rule.from_dict(rule),
+        "settings": None if settings is None else RuleSettings(**settings),
+        "allow_unverified": True,
+    }
+
+
+def audiogram_of(reference: Exam | Audiogram) -> Audiogram:
+    """The thresholds of a reference as an audiogram: for what the other ear might hear."""
+    if isinstance(reference, Audiogram):
+        return reference
+    levels = reference.thresholds()
+    heard = {t.frequency_hz: t.level_db_hl for t in levels if t.censored != "above"}
+    beyond = {t.frequency_hz: t.level_db_hl for t in levels if t.censored == "above"}
+    return Audiogram(heard, no_response_db_hl=beyond)
 
 
 def _measured(reference: Reference) -> set[float] | None:
@@ -947,21 +1025,26 @@ def _check_hypotheses(hypotheses: object, *others: object) -> None:
         )
 
 
+def reference_kind(reference: object) -> str:
+    """exam, audiogram or norm; a ValueError for anything else."""
+    for kind, known in _REFERENCES.items():
+        if isinstance(reference, known):
+            return kind
+    raise ValueError(
+        f"reference must be an earshift Exam, Audiogram or Norm, got {type(reference).__name__}"
+        '; without one, only hypotheses="notch" can be asked'
+    )
+
+
+def _reference_to_dict(reference: Any) -> dict[str, Any]:
+    return {"kind": reference_kind(reference), "data": reference.to_dict()}
+
+
 def reference_from_dict(data: Mapping[str, Any]) -> Reference:
     """A reference from its kind and data, as a screen's design keeps it."""
     if data["kind"] not in _REFERENCES:
         raise ValueError(f"a reference is one of {', '.join(_REFERENCES)}, got {data['kind']!r}")
     return _REFERENCES[data["kind"]].from_dict(data["data"])
-
-
-def _reference_to_dict(reference: Reference | None) -> dict[str, Any]:
-    for kind, known in _REFERENCES.items():
-        if isinstance(reference, known):
-            return {"kind": kind, "data": reference.to_dict()}
-    raise ValueError(
-        f"reference must be an earshift Exam, Audiogram or Norm, got {type(reference).__name__}"
-        '; without one, only hypotheses="notch" can be asked'
-    )
 
 
 def _reference_field(
@@ -977,7 +1060,7 @@ def _reference_field(
                 f"the reference exam has the axes {', '.join(reference.domain.names)}, the screen "
                 f"{', '.join(domain.names)}: they must be the same"
             )
-        return field.fit(answers_of(reference.trials, domain), prior, guess, lapse)
+        return reference.refitted(domain, prior, guess, lapse)
     if not domain.of_tones:
         raise ValueError(
             "an audiogram or a norm is a reference for tones alone; on other axes give an exam"

@@ -41,7 +41,7 @@ class Answers:
     """Trials in model units: the distinct places, and for each answer its place and intensity."""
 
     places: Array  # (F, P)
-    place: Ints  # (n,) index into places
+    place: Ints  # (n,) index into places; a left ear beside a right one counts on from F
     intensity: Array  # (n,)
     answer: Ints  # (n,) ep.HEARD, ep.MISSED or ep.GAUSSIAN
     gauss_tau: Array  # (n,) precision of the Gaussian rows
@@ -97,20 +97,65 @@ def conditioned_prior(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def run_ears_apart(m, K, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
+    """`ep.run` for two ears that have nothing to do with each other: two small ones, put together.
+
+    m and K are one ear's; ia and ib are entries of both ears' latent vector.
+    """
+    one = m.size
+    b = np.zeros(2 * one)
+    G = np.zeros((2 * one, 2 * one))
+    log_Z, ok = 0.0, True
+    for start in (0, one):
+        rows = np.flatnonzero(ia == start)
+        own_tau, own_nu = tau[rows], nu[rows]
+        value, own_b, own_G, settled = ep.run(
+            m, K, ia[rows] - start, ib[rows] - start, x[rows], y[rows], gauss_tau[rows],
+            guess, lapse, own_tau, own_nu, tol,
+        )  # fmt: skip
+        tau[rows] = own_tau
+        nu[rows] = own_nu
+        b[start : start + one] = own_b
+        G[start : start + one, start : start + one] = own_G
+        log_Z += value
+        ok &= settled
+    return log_Z, b, G, ok
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def evidence(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps,
              place, x, y, gauss_tau, guess, lapse, tau, nu, tol):  # fmt: skip
-    """log p(answers | theta, rho, reference) and its gradient in theta, with EP's b and G."""
+    """log p(answers | theta, rho, reference) and its gradient in theta, with EP's b and G.
+
+    With answers of a second ear (see `Answers.place`) there is no reference: rho is then the
+    correlation between the ears, and the latent vector is the right ear's, then the left one's.
+    """
     m, S, K, link, T = conditioned_prior(theta, rho, slope_mean, theta_f, b_f, G_f, gaps_ref, gaps)
+    one = m.size
     ia = np.zeros(x.size, np.int64)
-    log_Z, b, G, ok = ep.run(m, S, ia, place + 1, x, y, gauss_tau, guess, lapse, tau, nu, tol)
+    ib = place + 1
+    for n in range(x.size):
+        if ib[n] >= one:
+            ia[n] = one
+            ib[n] += 1
+    paired = ia.size > 0 and ia.max() > 0
+    if paired and rho == 0.0:
+        log_Z, b, G, ok = run_ears_apart(m, K, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol)
+    else:
+        if paired:
+            m = np.concatenate((m, m))
+            S = kernels.both_ears(K, rho)
+        log_Z, b, G, ok = ep.run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol)
     d = b.size
     Q = np.empty((d, d))
     grad = np.zeros(theta.size)
     for j in range(d):
         for k in range(d):
             Q[j, k] = 0.5 * (b[j] * b[k] - G[j, k])
-        if j > 0:
+        if j % one > 0:
             grad[0] += b[j]
+    if paired:
+        Q = kernels.fold_ears(Q, rho)
     kernels.covariance_gradient(theta, gaps, K, Q, grad)
     if link.shape[0] > 0:
         R = ep.product(T, Q)
@@ -389,37 +434,74 @@ def fit(answers: Answers, prior: Hyperprior, guess: float = 0.0, lapse: float = 
         return _fit(answers, prior, guess, lapse)
 
 
-def _fit(answers: Answers, prior: Hyperprior, guess: float, lapse: float) -> Field:
-    axes = answers.places.shape[1]
-    centre, chol = prior.whitened(axes)
+@dataclass(frozen=True)
+class Fitted:
+    """MAP hyperparameters of some answers, and the EP sites to start from at any correlation."""
+
+    answers: Answers
+    prior: Hyperprior
+    guess: float
+    lapse: float
+    theta: Array
+    gaps: Array
+    tau: Array
+    nu: Array
+    settled: bool
+
+    def at(self, rho: float, tolerance: float = ep.TOLERANCE) -> tuple[float, Array, Array, bool]:
+        """log evidence, EP's b and G, and whether it settled, at this correlation between ears."""
+        answers = self.answers
+        tau, nu = self.tau.copy(), self.nu.copy()
+        log_Z, _, b, G, ok = evidence(
+            self.theta, rho, self.prior.slope_mean, self.theta, NO_REFERENCE_B, NO_REFERENCE_G,
+            _no_gaps(answers), self.gaps, answers.place, answers.intensity, answers.answer,
+            answers.gauss_tau, self.guess, self.lapse, tau, nu, tolerance,
+        )  # fmt: skip
+        return float(log_Z), b, G, bool(ok)
+
+
+def _no_gaps(answers: Answers) -> Array:
+    """The gaps to a reference that is not there."""
+    places, axes = answers.places.shape
+    return np.zeros((axes, 0, places))
+
+
+def fit_theta(
+    answers: Answers, prior: Hyperprior, guess: float, lapse: float, rho: float = 0.0
+) -> Fitted:
+    """MAP hyperparameters; rho is the correlation between two ears, if there are two.
+
+    Ears that are taken apart cost little: the search for a correlation begins where theirs ended.
+    """
+    centre, chol = prior.whitened(answers.places.shape[1])
     gaps = kernels.squared_gaps(answers.places, answers.places)
-    no_gaps = np.zeros((axes, 0, answers.places.shape[0]))
     n = answers.count
-    u = np.zeros(centre.size)
+    u, H = np.zeros(centre.size), np.eye(centre.size)
     tau, nu = np.zeros((1, n)), np.zeros((1, n))
-    rhos = np.zeros(1)
     settled = True
-    if n > 0:
+    for step in (0.0, rho) if n > 0 and rho != 0.0 else (rho,) * (n > 0):
         settled = maximise(
-            u, np.eye(u.size), rhos, centre, chol, prior.slope_mean,
-            centre, NO_REFERENCE_B, NO_REFERENCE_G, no_gaps, gaps,
+            u, H, np.array([step]), centre, chol, prior.slope_mean,
+            centre, NO_REFERENCE_B, NO_REFERENCE_G, _no_gaps(answers), gaps,
             answers.place, answers.intensity, answers.answer, answers.gauss_tau,
             guess, lapse, tau, nu,
         )  # fmt: skip
-    theta = at(centre, chol, u)
-    log_Z, _, b, G, ok = evidence(
-        theta, 0.0, prior.slope_mean, centre, NO_REFERENCE_B, NO_REFERENCE_G, no_gaps, gaps,
-        answers.place, answers.intensity, answers.answer, answers.gauss_tau,
-        guess, lapse, tau[0], nu[0], ep.TOLERANCE,
-    )  # fmt: skip
+    return Fitted(
+        answers, prior, guess, lapse, at(centre, chol, u), gaps, tau[0], nu[0], bool(settled)
+    )
+
+
+def _fit(answers: Answers, prior: Hyperprior, guess: float, lapse: float) -> Field:
+    fitted = fit_theta(answers, prior, guess, lapse)
+    log_Z, b, G, ok = fitted.at(0.0)
     return Field(
-        theta=theta,
+        theta=fitted.theta,
         slope_mean=prior.slope_mean,
         places=answers.places,
         b=b,
         G=G,
-        log_evidence=float(log_Z),
-        converged=bool(settled and ok),
+        log_evidence=log_Z,
+        converged=fitted.settled and ok,
         guess=guess,
         lapse=lapse,
     )
@@ -508,7 +590,8 @@ class Threshold:
     """Where a tone is heard half the time (P = 50 % of the audible range, f = 0).
 
     `censored` is "below" or "above" when the estimate lies outside the domain's levels; the numbers
-    are then cut to its edge.
+    are then cut to its edge. `cross_hearing`, in an exam of both ears, says that the other ear
+    might hear a tone of this level, so that finding the threshold would need masking.
     """
 
     frequency_hz: float
@@ -516,6 +599,7 @@ class Threshold:
     low_db_hl: float
     high_db_hl: float
     censored: str | None = None
+    cross_hearing: bool = False
 
 
 @dataclass(frozen=True)

@@ -99,6 +99,29 @@ def cross_gradient(theta_f, theta_g, gaps, S, Q, grad):
                 grad[LOG_LENGTH + p] += e * slope
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def both_ears(K, rho):
+    """Prior covariance of the latent vectors of two ears, right then left: K_t x K."""
+    d = K.shape[0]
+    out = np.empty((2 * d, 2 * d))
+    for j in range(d):
+        for k in range(d):
+            out[j, k] = out[d + j, d + k] = K[j, k]
+            out[j, d + k] = out[d + j, k] = rho * K[j, k]
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def fold_ears(Q, rho):
+    """The matrix P with sum P dK = sum Q d both_ears(K, rho): a gradient in one ear's terms."""
+    d = Q.shape[0] // 2
+    out = np.empty((d, d))
+    for j in range(d):
+        for k in range(d):
+            out[j, k] = Q[j, k] + Q[d + j, d + k] + rho * (Q[j, d + k] + Q[d + j, k])
+    return out
+
+
 def two_exams(theta_f: Array, theta_g: Array, rho: float, gaps: Array) -> Array:
     """Joint prior covariance of the old and the new exam's latent vectors on one list of places.
 

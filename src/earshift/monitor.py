@@ -17,7 +17,7 @@ import numpy as np
 
 from earshift import visit as visits
 from earshift.delivery import compare_devices
-from earshift.exam import Exam, Screen
+from earshift.exam import Exam, Screen, audiogram_of
 from earshift.records import EARS, Baseline, ExamRecord
 from earshift.rules import Rule, as_rule, judge_ear
 from earshift.shift import RuleSettings
@@ -177,7 +177,7 @@ def _occasion(
         if isinstance(now, Exam):
             judged = _answers_judged(reference, now, rule, offset)
         else:
-            finding = judge_ear(rule, visits.as_audiogram(reference), now)
+            finding = judge_ear(rule, audiogram_of(reference), now)
             judged = {
                 "decision": finding.decision,
                 "shifts_db": tuple(finding.shifts_db.items()),

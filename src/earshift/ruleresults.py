@@ -118,7 +118,8 @@ def write_rule_results(
     return summary
 
 
-def _calls(rows: "pl.DataFrame", changed: bool) -> Calls:
+def calls_by_truth(rows: "pl.DataFrame", changed: bool) -> Calls:
+    """The calls on ears well past the rule, or well short of it."""
     import polars as pl
 
     past = pl.col("margin_db") >= CLEAR_DB if changed else pl.col("margin_db") <= -CLEAR_DB
@@ -132,7 +133,7 @@ def _hardest(rows: "pl.DataFrame", share: str) -> str:
 
     found = []
     for name in rows["condition"].unique(maintain_order=True):
-        calls = _calls(rows.filter(pl.col("condition") == name), True)
+        calls = calls_by_truth(rows.filter(pl.col("condition") == name), True)
         if calls.ears >= 50:
             value = getattr(calls, share).value
             found.append((value if share == "right" else -value, name, value, calls.ears))
@@ -178,7 +179,7 @@ def _targets(
             ("notch", 0.90, 0.05),
         ):
             part = _of_groups(mine, [group])
-            calls = _calls(part, True)
+            calls = calls_by_truth(part, True)
             good = calls.right.value >= sensitive
             row(rule, f"{group}: sensitivity {sensitive:.0%}",
                 f"{calls.right}, n {calls.ears}{_hardest(part, 'right')}", good)  # fmt: skip
@@ -186,14 +187,14 @@ def _targets(
             row(rule, f"{group}: missed at most {missed:.0%}",
                 f"{calls.wrong}{_hardest(part, 'wrong')}", good)  # fmt: skip
         everyone = _of_groups(mine, [*GROUPS, "other"])
-        short = _calls(everyone, False)
-        unchanged = _calls(_of_groups(mine, ["unchanged"]), False)
+        short = calls_by_truth(everyone, False)
+        unchanged = calls_by_truth(_of_groups(mine, ["unchanged"]), False)
         row(rule, "specificity 95 %, unchanged ears", str(unchanged.right),
             unchanged.right.value >= 0.95)  # fmt: skip
         not_called = 1.0 - short.wrong.value
         row(rule, "not called changed, all ears short of the rule: 95 %", f"{not_called:.1%}",
             not_called >= 0.95)  # fmt: skip
-        past = _calls(everyone, True)
+        past = calls_by_truth(everyone, True)
         n = past.ears + short.ears
         undecided = (past.undecided.hits + short.undecided.hits) / n if n else math.nan
         row(rule, "undecided at most 5 %, all scored ears", f"{undecided:.1%}", undecided <= 0.05)
@@ -238,7 +239,7 @@ def _conditions_table(rows: "pl.DataFrame", rule: str, summary: dict[str, Any]) 
         part = mine.filter(pl.col("condition") == condition.name)
         if not part.height:
             continue
-        past, short = _calls(part, True), _calls(part, False)
+        past, short = calls_by_truth(part, True), calls_by_truth(part, False)
         kept[condition.name] = {"changed": asdict(past), "unchanged": asdict(short)}
         cells = []
         for calls, shares in ((past, ("right", "wrong")), (short, ("right", "wrong"))):
@@ -253,7 +254,8 @@ def _conditions_table(rows: "pl.DataFrame", rule: str, summary: dict[str, Any]) 
         out.append(f"| {condition.name} | " + " | ".join(cells) + " |")
     summary["rules"].setdefault(rule, {})["conditions"] = kept
     summary["rules"][rule]["groups"] = {
-        group: asdict(_calls(_of_groups(mine, [group]), group != "unchanged")) for group in GROUPS
+        group: asdict(calls_by_truth(_of_groups(mine, [group]), group != "unchanged"))
+        for group in GROUPS
     }
     return [*out, ""]
 
@@ -278,7 +280,7 @@ def _methods_table(rows: "pl.DataFrame", rule: str, summary: dict[str, Any]) -> 
         mine = rows.filter((pl.col("method") == method) & pl.col("ear").is_in(ears.to_list()))
         cells = []
         for group in GROUPS:
-            calls = _calls(_of_groups(mine, [group]), group != "unchanged")
+            calls = calls_by_truth(_of_groups(mine, [group]), group != "unchanged")
             kept.setdefault(method, {})[group] = asdict(calls)
             shares = (calls.right, calls.wrong, calls.undecided)
             cells.append(

@@ -387,9 +387,17 @@ def judge_person(findings: Mapping[str, EarFinding | None]) -> str:
         "not determinable" if finding is None else finding.decision
         for finding in (findings.get("left"), findings.get("right"))
     ]
+    return person_decision(*decisions)
+
+
+def person_decision(right: str, left: str) -> str:
+    """What the decisions on two ears say of the person."""
+    decisions = {right, left}
     if "changed" in decisions:
         return "changed"
-    return "unchanged" if decisions == ["unchanged", "unchanged"] else "not determinable"
+    if decisions == {"unchanged"}:
+        return "unchanged"
+    return "inconclusive" if "inconclusive" in decisions else "not determinable"
 
 
 def recordable(

@@ -288,7 +288,11 @@ def draw_shift(
 ) -> Array:
     """A true shift in dB from the prior that a screen with these settings holds."""
     weights = shift.component_weights(rule, settings)
-    part = int(rng.choice(weights.size, p=weights))
+    return change_of(int(rng.choice(weights.size, p=weights)), octaves, settings, rng)
+
+
+def change_of(part: int, octaves: Array, settings: RuleSettings, rng: np.random.Generator) -> Array:
+    """A true shift in dB from one component of the prior of change."""
     mean = shift.shift_means(octaves)[part]
     cov = shift.shift_covariances(octaves, octaves, settings.retest_sd_db)[min(part, 1)]
     root = np.linalg.cholesky(cov + 1e-9 * np.eye(octaves.size))

@@ -40,6 +40,10 @@ SMALLEST_SLOPE = 0.5  # latent units per 10 dB: below it the reference says noth
 _CHANGE = tables()["change"]
 
 
+# With this probability both ears changed alike, or neither; else each for itself.
+ALIKE_SHARE: float = _CHANGE["alike_share"]
+
+
 @dataclass(frozen=True)
 class RuleSettings:
     """How a rule is screened for: what is expected, and when to stop."""
@@ -456,6 +460,20 @@ class ShiftState:
             rng.standard_normal((count, size)),
         )  # fmt: skip
         return Draws(out[:, 0], out[:, near], out[:, far], out[:, -1], picks)
+
+    def tied(self, other: "ShiftState", alike_share: float) -> "ShiftState":
+        """This ear's mixture when the other ear of the person may have changed alike.
+
+        With probability `alike_share` both ears have the same component, else each its own:
+        P(c, c') = (1 - s) p_c p_c' + s p_c [c = c'], which leaves either ear's own prior as it is.
+        Given their components the ears' answers are independent, so the other ear's tell this one
+        (1 - s) + s P(c | other's answers) / p_c about component c.
+        """
+        told = (1.0 - alike_share) + alike_share * other.weights / self.model.prior
+        weights = self.weights * told
+        return replace(
+            self, weights=weights / weights.sum(), converged=self.converged and other.converged
+        )
 
     @cached_property
     def rule_shifts(self) -> Draws:

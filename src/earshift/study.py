@@ -526,8 +526,11 @@ def best_candidates() -> list[Protocol]:
 HALVES = {"tuning": 0, "held-back": 1}  # by parity of the person's number; norms.json uses 0
 
 
-def _read_half(path: Path, half: str) -> tuple["pl.DataFrame", list[str]]:
-    """The rows of one half of the people, checked, and the names of the frequencies' columns."""
+def read_half(path: Path, half: str, ears: bool = False) -> tuple["pl.DataFrame", list[str]]:
+    """The rows of one half of the people, checked, and the names of the frequencies' columns.
+
+    With `ears`, also which ear it was (R or L).
+    """
     import polars as pl
 
     if half not in HALVES:
@@ -538,11 +541,13 @@ def _read_half(path: Path, half: str) -> tuple["pl.DataFrame", list[str]]:
     except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
         raise ValueError(f"{path.name} is not a readable CSV file: {reason}") from None
-    missing = [name for name in ("SEQN", *frequencies) if name not in table.columns]
+    numbers = ["SEQN", *frequencies]
+    columns = [*numbers, "ear"] if ears else numbers
+    missing = [name for name in columns if name not in table.columns]
     if missing:
         raise ValueError(f"{path.name} lacks the columns {', '.join(missing)}")
-    wanted = table.select("SEQN", *frequencies)
-    bad = [name for name in wanted.columns if not wanted[name].dtype.is_numeric()]
+    wanted = table.select(columns)
+    bad = [name for name in numbers if not wanted[name].dtype.is_numeric()]
     if bad or any(wanted[name].null_count() for name in wanted.columns):
         raise ValueError(f"{path.name} has cells that are no numbers; every ear needs all of them")
     return wanted.filter(pl.col("SEQN") % 2 == HALVES[half]), frequencies
@@ -550,7 +555,7 @@ def _read_half(path: Path, half: str) -> tuple["pl.DataFrame", list[str]]:
 
 def people(path: Path, half: str, count: int | None, seed: int = 0) -> list[Ear]:
     """One ear each of so many people (None: all), drawn from one half of them."""
-    rows, frequencies = _read_half(path, half)
+    rows, frequencies = read_half(path, half)
     ears = rows.sample(fraction=1.0, shuffle=True, seed=seed)
     ears = ears.unique("SEQN", keep="first", maintain_order=True)
     if count is None:
@@ -568,7 +573,7 @@ def read_ears(path: Path, half: str) -> dict[str, list[Ear]]:
 
     The profound class is left out: hardly anybody, and most tones are beyond the domain.
     """
-    rows, frequencies = _read_half(path, half)
+    rows, frequencies = read_half(path, half)
     out: dict[str, list[Ear]] = {name: [] for name in norms.class_names()}
     for row in rows.iter_rows(named=True):
         levels = [float(row[f]) for f in frequencies]

@@ -25,7 +25,14 @@ import numpy as np
 from earshift import __version__, field
 from earshift.change import Protocol
 from earshift.delivery import Delivery, compare_devices, supervised_limits
-from earshift.exam import SAMPLES, SCHEMA, Exam, Screen, thresholds_from_samples
+from earshift.exam import (
+    SAMPLES,
+    SCHEMA,
+    Exam,
+    Screen,
+    audiogram_of,
+    thresholds_from_samples,
+)
 from earshift.field import Threshold
 from earshift.records import EARS, ExamRecord, Person, ResultRecord, TrialRecord, Visit
 from earshift.rules import Rule
@@ -332,17 +339,7 @@ def _other_ear(
     usable, _ = references(
         store, person_id, other, simulated=simulated, relative_device=relative_device
     )
-    return as_audiogram(as_reference(store, usable[-1])) if usable else None
-
-
-def as_audiogram(known: Exam | Audiogram) -> Audiogram:
-    """The thresholds that an exam found, as a clinic writes them down."""
-    if isinstance(known, Audiogram):
-        return known
-    levels = known.thresholds()
-    heard = {t.frequency_hz: t.level_db_hl for t in levels if t.censored != "above"}
-    beyond = {t.frequency_hz: t.level_db_hl for t in levels if t.censored == "above"}
-    return Audiogram(heard, no_response_db_hl=beyond)
+    return audiogram_of(as_reference(store, usable[-1])) if usable else None
 
 
 def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
@@ -549,7 +546,8 @@ class Session:
             return None
         if self.delivery.relative:
             return self._climbing_level(tried)
-        if not self._practice or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
+        wanted = self._practice and self.delivery.practice
+        if not wanted or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
             return None
         limits = self.sitting.limits or supervised_limits()
         _, loudest = limits.range_at(self.sitting.domain)

@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from earshift.cli.app import AsJson, Seed, app, fail
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import polars as pl
 
@@ -83,6 +84,32 @@ def _run_study(
         raise fail(error) from None
     except ImportError as error:
         raise fail(f"{error}; studies need pip install 'earshift[study]'") from None
+
+
+@contextmanager
+def _cases_of_real_ears() -> "Iterator[None]":
+    """Around the reading of real ears: what is wrong with them is said in one line."""
+    try:
+        yield
+    except (ValueError, OSError) as error:
+        raise fail(error) from None
+    except ImportError as error:
+        raise fail(f"{error}; studies need pip install 'earshift[study]'") from None
+
+
+def _run_parts(
+    parts: "Mapping[str, Sequence[Work]]",
+    out: Path,
+    jobs: int,
+    cluster: str | None,
+    quiet: bool,
+) -> "dict[str, pl.DataFrame]":
+    """Run a study of several parts, each in its own folder; empty ones are left out."""
+    return {
+        name: _run_study(cases, out / name, jobs, cluster, quiet, name)
+        for name, cases in parts.items()
+        if cases
+    }
 
 
 def _finish_study(summary: dict[str, Any], out: Path, as_json: bool) -> None:
@@ -273,23 +300,54 @@ def study_rules(
     from earshift.ruleresults import write_rule_results
     from earshift.study import people as draw_people
 
-    try:
+    with _cases_of_real_ears():
         drawn = draw_people(ears, half, max(people, compared, calibration, full, frontier), seed)
         parts = rulestudy.parts(drawn, people, compared, calibration, full, frontier, seed)
-    except (ValueError, OSError) as error:
-        raise fail(error) from None
-    except ImportError as error:
-        raise fail(f"{error}; studies need pip install 'earshift[study]'") from None
-    frames = {
-        name: _run_study(cases, out / name, jobs, cluster, as_json, name)
-        for name, cases in parts.items()
-        if cases
-    }
+    frames = _run_parts(parts, out, jobs, cluster, as_json)
     command = (
         f"earshift study rules --half {half} --people {people} --compared {compared} "
         f"--calibration {calibration} --full {full} --frontier {frontier} --seed {seed}"
     )
     _finish_study(write_rule_results(frames, half, command, out), out, as_json)
+
+
+@study.command("both")
+def study_both(
+    out: Out,
+    ears: Annotated[
+        Path, typer.Option(help="CSV of real ears: SEQN, ear (R or L), thresholds by frequency.")
+    ],
+    half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
+        "held-back"
+    ),
+    people: Annotated[int, typer.Option(min=2, help="People examined, both ears of each.")] = 150,
+    screened: Annotated[int, typer.Option(min=2, help="How many of them are screened.")] = 100,
+    sensitivity: Annotated[
+        int, typer.Option(min=0, help="People screened under other beliefs about the ears' tie.")
+    ] = 40,
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Both ears in one sitting on real pairs of ears, beside two sittings of one ear each.
+
+    Threshold error against tones; verdicts and tones of screens by rule (osha-sts, niosh-15) when
+    both ears changed, one did, or neither; and what the screens' belief in a tie is worth.
+    """
+    from earshift import pairstudy
+    from earshift.pairresults import write_pair_results
+
+    with _cases_of_real_ears():
+        drawn = pairstudy.pairs(ears, half, max(people, screened, sensitivity), seed)
+        parts = pairstudy.parts(drawn, people, screened, sensitivity, seed)
+        known = pairstudy.all_pairs(ears, "tuning")
+    frames = _run_parts(parts, out, jobs, cluster, as_json)
+    command = (
+        f"earshift study both --half {half} --people {people} --screened {screened} "
+        f"--sensitivity {sensitivity} --seed {seed}"
+    )
+    _finish_study(write_pair_results(frames, known, half, command, out), out, as_json)
 
 
 @study.command("notch")
@@ -313,12 +371,8 @@ def study_notch(
     """
     from earshift.notchstudy import notch_cases, write_notch_results
 
-    try:
+    with _cases_of_real_ears():
         cases = notch_cases(ears, half, level, sloping, seed)
-    except (ValueError, OSError) as error:
-        raise fail(error) from None
-    except ImportError as error:
-        raise fail(f"{error}; studies need pip install 'earshift[study]'") from None
     frame = _run_study(cases, out, jobs, cluster, as_json)
     command = (
         f"earshift study notch --half {half} --level {level} --sloping {sloping} --seed {seed}"

@@ -22,6 +22,7 @@ def create_app(settings: Settings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        app.state.sessions.warm_up()
         yield
         app.state.sessions.close()
         store.close()

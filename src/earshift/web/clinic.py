@@ -2,7 +2,7 @@
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
@@ -15,6 +15,7 @@ from fastapi.responses import HTMLResponse
 from earshift import __version__, calibration, delivery, records, rules, visit
 from earshift.accounts import LINK_HOURS, Accounts
 from earshift.delivery import Delivery
+from earshift.exam import Screen
 from earshift.sound import Timing, retspl_presets, sound_of_calibration
 from earshift.stimulus import Audiogram
 from earshift.store import Store, StoreError
@@ -54,12 +55,21 @@ class Clinic:
     def device(self, handle: str) -> records.Device:
         return self.store.device(shown.behind(self.store, "devices", handle))
 
-    def session(self, handle: str, user: str) -> Session:
-        """The session of an exam; an audiogram from elsewhere has none."""
+    def exam_id(self, handle: str) -> int:
+        """Of an exam with tones; an audiogram from elsewhere has none."""
         exam_id = shown.behind(self.store, "exams", handle)
         if self.store.exam(exam_id).kind == "audiogram":
             raise HTTPException(HTTPStatus.CONFLICT, "this audiogram came from elsewhere, whole")
-        return self.sessions.load(exam_id, user)
+        return exam_id
+
+    @contextlib.contextmanager
+    def changing(self, handle: str, user: str, *states: str) -> Iterator[Session]:
+        """The session of an exam in one of these states, for this request alone."""
+        with self.sessions.changing(self.exam_id(handle), user) as session:
+            if session.record.state not in states:
+                raise HTTPException(HTTPStatus.CONFLICT, f"the exam is {session.record.state}")
+            with refusals():
+                yield session
 
     def position(self, record: records.ExamRecord) -> m.Counted:
         """The how-manieth exam of its visit this is."""
@@ -469,6 +479,9 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
     device_id = None if device is None else device.id
     with refusals():
         plans = [_plan(here, new, found, ear, how, device_id) for ear in ears]
+        for plan in plans:
+            if isinstance(plan.sitting, Screen) and plan.sitting.done:
+                raise ValueError(f"{plan.ear} ear: {plan.sitting.verdict()}")
         opened = here.store.open_visit(
             found.id,
             author=user.name,
@@ -478,14 +491,10 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
             checklist=new.checklist.model_dump(exclude_none=True),
         )
         exams = [visit.open_exam(here.store, opened, plan, author=user.name) for plan in plans]
-    answered = []
-    for exam in exams:
-        session = here.sessions.load(exam.id, user.name)
-        if how.answered_by == "listener":
-            session.pause("waiting for the listener's set-up")
-        answered.append(here.exam(session, user.name))
     return m.Test(
-        visit=here.store.handle("visits", opened.id), exams=answered, warnings=list(warnings)
+        visit=here.store.handle("visits", opened.id),
+        exams=[_opened(here, exam, user.name) for exam in exams],
+        warnings=list(warnings),
     )
 
 
@@ -556,9 +565,10 @@ def _calibration_remarks(here: Clinic, device: records.Device, accepted: bool) -
 
 @router.get("/exams/{exam}")
 def show_exam(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
-    session = here.session(exam, user.name)
-    saw(here.request, user, f"exams:{session.record.id}")
-    return here.exam(session, user.name)
+    exam_id = here.exam_id(exam)
+    saw(here.request, user, f"exams:{exam_id}")
+    with here.sessions.looking(exam_id, user.name) as session:
+        return here.exam(session, user.name)
 
 
 @router.get("/exams/{exam}/live", responses={304: {"description": "nothing has changed"}})
@@ -570,20 +580,21 @@ def live_exam(
     if_none_match: Annotated[str | None, Header(max_length=200)] = None,
 ) -> m.Live:
     """The exam as it moves. Ask with If-None-Match, and nothing is sent when nothing changed."""
-    session = here.session(exam, user.name)
-    void = sum(trial.voided_at is not None for trial in session.trials)
-    state = session.record.state
-    tag = f'"{session.record.id}-{len(session.trials)}-{void}-{session.presses}-{state}"'
-    if if_none_match == tag:
-        raise HTTPException(HTTPStatus.NOT_MODIFIED)
-    response.headers["ETag"] = tag
-    return m.Live(**here.sessions.live(session.record.id, user.name))
+    exam_id = here.exam_id(exam)
+    with here.sessions.looking(exam_id, user.name) as session:
+        void = sum(trial.voided_at is not None for trial in session.trials)
+        state = session.record.state
+        tag = f'"{exam_id}-{len(session.trials)}-{void}-{session.presses}-{state}"'
+        if if_none_match == tag:
+            raise HTTPException(HTTPStatus.NOT_MODIFIED)
+        response.headers["ETag"] = tag
+        return m.Live(**here.sessions.live(exam_id, user.name))
 
 
 @router.post("/exams/{exam}/answer")
 def answer_exam(exam: m.Id, given: m.ExaminersAnswer, here: Here, user: Examiner) -> m.Play:
     """The examiner answers for a person who raises a hand. Sent twice it changes nothing."""
-    exam_id = here.session(exam, user.name).record.id
+    exam_id = here.exam_id(exam)
     with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
         session = here.sessions.answer(
             exam_id, user.name, given.trial, given.heard, given.reaction_ms, given.played_db
@@ -594,84 +605,80 @@ def answer_exam(exam: m.Id, given: m.ExaminersAnswer, here: Here, user: Examiner
 @router.post("/exams/{exam}/undo")
 def undo_answer(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
     """Take the newest answer back: it stays, void, and the same is asked again."""
-    session = here.session(exam, user.name)
-    with refusals():
+    with here.changing(exam, user.name, "open") as session:
         session.undo(why.reason or "taken back by the examiner")
-    return here.exam(session, user.name)
+        return here.exam(session, user.name)
 
 
 @router.post("/exams/{exam}/pause")
 def pause_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
-    session = here.session(exam, user.name)
-    if session.record.state != "open":
-        raise HTTPException(HTTPStatus.CONFLICT, f"the exam is {session.record.state}")
-    with refusals():
+    with here.changing(exam, user.name, "open") as session:
         session.pause(why.reason or "paused by the examiner")
-    return here.exam(session, user.name)
+        return here.exam(session, user.name)
 
 
 @router.post("/exams/{exam}/resume")
 def resume_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
     """Go on. A listener who answers alone goes on by checking the set-up instead."""
-    session = here.session(exam, user.name)
-    if session.delivery.answered_by == "listener":
-        raise HTTPException(HTTPStatus.CONFLICT, "the listener goes on, after checking the set-up")
-    with refusals():
+    with here.changing(exam, user.name, "open", "paused") as session:
+        if session.delivery.answered_by == "listener":
+            raise ValueError("the listener goes on, after checking the set-up")
         session.resume(why.reason or "resumed by the examiner")
-    return here.exam(session, user.name)
+        return here.exam(session, user.name)
 
 
 @router.post("/exams/{exam}/finish")
 def finish_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
     """End the exam now, with what is known: the result is stored as it is shown."""
-    session = here.session(exam, user.name)
-    if session.record.state in ("done", "abandoned"):
-        raise HTTPException(HTTPStatus.CONFLICT, f"the exam is {session.record.state}")
-    with refusals():
+    with here.changing(exam, user.name, "open", "paused") as session:
+        if not session.tones:
+            raise ValueError("nothing was answered yet: there is nothing to show")
         if session.record.state == "paused":
             session.resume(why.reason or "opened to be finished")
         session.finish()
-    return here.exam(session, user.name)
+        return here.exam(session, user.name)
 
 
 @router.post("/exams/{exam}/abandon")
 def abandon_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
     """Give the exam up: its answers stay, and it gets no result."""
-    session = here.session(exam, user.name)
-    if session.record.state in ("done", "abandoned"):
-        raise HTTPException(HTTPStatus.CONFLICT, f"the exam is {session.record.state}")
-    with refusals():
+    with here.changing(exam, user.name, "open", "paused") as session:
         session.abandon(why.reason or "given up by the examiner")
-    return here.exam(session, user.name)
+        return here.exam(session, user.name)
 
 
 @router.post("/exams/{exam}/retest", status_code=HTTPStatus.CREATED)
 def retest(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
     """The same question about the same ear once more, at once and in the same visit."""
-    session = here.session(exam, user.name)
-    return _follow(here, session, user.name, visit.plan_again)
+    return _follow(here, exam, user.name, visit.plan_again)
 
 
 @router.post("/exams/{exam}/continue", status_code=HTTPStatus.CREATED)
 def continue_exam(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
     """A full audiogram of the ear that begins with every tone of its screen."""
-    session = here.session(exam, user.name)
-    return _follow(here, session, user.name, visit.plan_continuation)
+    return _follow(here, exam, user.name, visit.plan_continuation)
 
 
-def _follow(here: Clinic, session: Session, user: str, plan: Any) -> m.Exam:
-    record = session.record
+def _follow(
+    here: Clinic, handle: str, user: str, plan: Callable[[Store, records.ExamRecord], visit.Plan]
+) -> m.Exam:
+    record = here.store.exam(here.exam_id(handle))
     if record.state not in ("done", "abandoned"):
         raise HTTPException(HTTPStatus.CONFLICT, "the exam is not finished yet")
-    opened = here.store.visit(record.visit_id)
-    if visit.unfinished(here.store, opened.person_id, record.ear):
+    of = here.store.visit(record.visit_id)
+    if visit.unfinished(here.store, of.person_id, record.ear):
         raise HTTPException(HTTPStatus.CONFLICT, "another exam of this ear is not finished")
     with refusals():
-        exam = visit.open_exam(here.store, opened, plan(here.store, record), author=user)
-    following = here.sessions.load(exam.id, user)
-    if following.delivery.answered_by == "listener":
-        following.pause("waiting for the listener's set-up")
-    return here.exam(following, user)
+        exam = visit.open_exam(here.store, of, plan(here.store, record), author=user)
+        return _opened(here, exam, user)
+
+
+def _opened(here: Clinic, exam: records.ExamRecord, user: str) -> m.Exam:
+    """A new exam as the examiner sees it; a listener's waits until the set-up is checked."""
+    with here.sessions.changing(exam.id, user) as session:
+        if session.delivery.answered_by == "listener":
+            session.pause("waiting for the listener's set-up")
+        return here.exam(session, user)
 
 
 # Listeners and reports

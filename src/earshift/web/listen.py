@@ -5,10 +5,11 @@ never says whether it is a tone or silence in any other way than by its level.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, HTTPException, Request
+from fastapi import APIRouter, Depends, Request
 
 from earshift.accounts import Accounts
 from earshift.store import Store
@@ -20,6 +21,9 @@ from earshift.web.live import Sessions
 
 router = APIRouter(prefix="/api/listen")
 
+# Every trial of a link has a number of its own: one that is sent late, for an ear that is done,
+# must not pass for an answer about the other.
+TRIALS_OF_EXAM = 10_000
 REASONS = {
     "panic": "stopped by the listener",
     "pause": "paused by the listener",
@@ -41,18 +45,37 @@ class Booth:
         self.listener: Identity = listener
         self._exams: list[int] = listener.scope["exams"]
 
-    def current(self) -> Session:
-        """The session in force; when all exams are over, the last."""
+    def current(self) -> int:
+        """The exam in force; when all are over, the last."""
         for exam_id in self._exams:
-            session = self.sessions.load(exam_id, self.listener.name)
-            if session.record.state in ("open", "paused"):
-                return session
-        return session
+            if self._store.exam(exam_id).state in ("open", "paused"):
+                with self.sessions.looking(exam_id, self.listener.name) as session:
+                    self.sessions.settle(session)
+                    if session.record.state in ("open", "paused"):
+                        return exam_id
+        return self._exams[-1]
+
+    @contextmanager
+    def changing(self) -> Iterator[Session]:
+        """The session in force, for this request alone."""
+        with self.sessions.changing(self.current(), self.listener.name) as session:
+            try:
+                yield session
+            except ValueError as error:
+                raise shown.refusal(error) from None
+
+    def of_trial(self, trial: int) -> tuple[int | None, int]:
+        """The exam and the number within it of a trial as this link counts them."""
+        position, number = divmod(trial, TRIALS_OF_EXAM)
+        known = 1 <= position <= len(self._exams)
+        return self._exams[position - 1] if known else None, number
 
     def play(self, session: Session, problem: str | None = None) -> m.Play:
-        number = self._exams.index(session.record.id) + 1
-        answer = shown.play(session, m.Counted(now=number, of=len(self._exams)), problem)
-        last = number == len(self._exams)
+        position = self._exams.index(session.record.id) + 1
+        answer = shown.play(session, m.Counted(now=position, of=len(self._exams)), problem)
+        if answer.presentation is not None:
+            answer.presentation.trial += position * TRIALS_OF_EXAM
+        last = position == len(self._exams)
         if answer.state == "done" and last:
             answer.state = "over"
         visit_id: int = self.listener.scope["visit"]
@@ -73,64 +96,63 @@ Here = Annotated[Booth, Depends(Booth)]
 @router.get("")
 def now(here: Here) -> m.Play:
     """Where the listener is: after a reload or a lost connection, at the same tone."""
-    return here.play(here.current())
+    with here.sessions.looking(here.current(), here.listener.name) as session:
+        return here.play(session)
 
 
 @router.post("/ready")
 def ready(checked: m.Ready, here: Here) -> m.Play:
     """Left, right and volume were checked now; the exam goes on."""
-    session = here.current()
-    wanted = session.delivery.sound
-    if wanted is not None and wanted.fingerprint:
-        given = None if checked.fingerprint is None else checked.fingerprint.model_dump()
-        if given != dict(wanted.fingerprint):
-            raise HTTPException(
-                HTTPStatus.CONFLICT,
-                "this is not the device, earphones and volume that the test was planned for",
-            )
-    if session.record.state == "paused":
-        try:
+    with here.changing() as session:
+        wanted = session.delivery.sound
+        if wanted is not None and wanted.fingerprint:
+            given = None if checked.fingerprint is None else checked.fingerprint.model_dump()
+            if given != dict(wanted.fingerprint):
+                raise ValueError(
+                    "this is not the device, earphones and volume that the test was planned for"
+                )
+        if session.record.state == "paused":
             session.resume("set-up checked by the listener")
-        except ValueError as error:
-            raise shown.refusal(error) from None
-        here.sessions.look_ahead(session.record.id)
-    return here.play(session)
+        answer = here.play(session)
+    if answer.state == "play":
+        here.sessions.look_ahead(session.record.id, here.listener.name)
+    return answer
 
 
 @router.post("/answer")
 def answer(given: m.GivenAnswer, here: Here) -> m.Play:
     """Sent twice, late or out of order it changes nothing: what is in force comes back."""
-    session = here.current()
-    practised = len(session.trials)
+    exam_id, number = here.of_trial(given.trial)
+    if exam_id != here.current():
+        return now(here)
     session = here.sessions.answer(
-        session.record.id, here.listener.name, given.trial, given.heard, given.reaction_ms
+        exam_id, here.listener.name, number, given.heard, given.reaction_ms
     )
     problem = None
-    if session.record.state == "paused" and len(session.trials) > practised:
-        problem = session.trials[-1].void_reason
+    if session.record.state == "paused" and session.trials:
+        last = session.trials[-1]  # practice that showed a wrong volume was taken back
+        problem = last.void_reason if last.kind == "practice" else None
     return here.play(session, problem)
 
 
 @router.post("/press", status_code=HTTPStatus.NO_CONTENT)
 def press(pressed: m.Pressed, here: Here) -> None:
     """A press when nothing was to be answered: kept as a false alarm."""
-    session = here.current()
-    if session.record.state == "open" and pressed.trial <= len(session.trials) + 1:
-        session.press(pressed.after_onset_ms)
+    with here.changing() as session:
+        exam_id, number = here.of_trial(pressed.trial)
+        ours = exam_id == session.record.id and number <= len(session.trials) + 1
+        if ours and session.record.state == "open":
+            session.press(pressed.after_onset_ms)
 
 
 @router.post("/stop")
 def stop(stopped: m.Stopped, here: Here) -> m.Play:
     """The sound was stopped: what was playing is void, and the set-up has to be checked again."""
-    session = here.current()
-    if session.record.state == "open":
-        reason = REASONS[stopped.reason]
-        playing = stopped.trial is not None and not session.done
-        try:
-            if playing and session.presentation().number == stopped.trial:
-                session.break_off(reason)
-            elif stopped.trial is None or stopped.trial > len(session.trials):
+    with here.changing() as session:
+        if session.record.state == "open":
+            reason = REASONS[stopped.reason]
+            if stopped.trial is None:
                 session.pause(reason)
-        except ValueError as error:
-            raise shown.refusal(error) from None
-    return here.play(session)
+            elif here.of_trial(stopped.trial) == (session.record.id, session.presentation().number):
+                session.break_off(reason)
+        return here.play(session)

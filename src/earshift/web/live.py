@@ -7,15 +7,18 @@ computed while somebody waits: the session as it would be after either answer.
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from earshift.exam import Screen
 from earshift.field import Threshold
+from earshift.norms import population_norm
 from earshift.records import TrialRecord
 from earshift.store import Store
-from earshift.visit import MovedOn, Session, reference_thresholds
+from earshift.visit import CLINIC_RULE, MovedOn, Session, reference_thresholds
 
 # What was told up to a tone, and P(changed) after it.
 Known = list[tuple[tuple[object, ...], float]]
@@ -41,6 +44,10 @@ class Sessions:
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lookahead")
 
+    def warm_up(self) -> None:
+        """Load the compiled engine in the background, so that the first listener does not wait."""
+        self._worker.submit(_warm_up)
+
     def close(self) -> None:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
@@ -52,11 +59,22 @@ class Sessions:
                 self._open.popitem(last=False)
             return found
 
-    def load(self, exam_id: int, author: str) -> Session:
-        """The session as stored now; from memory when nothing has changed since."""
+    @contextmanager
+    def looking(self, exam_id: int, author: str) -> Iterator[Session]:
+        """The session as stored now, for this request alone as long as it looks."""
         entry = self._of(exam_id)
         with entry.lock:
-            return self._current(entry, exam_id, author)
+            yield self._current(entry, exam_id, author)
+
+    @contextmanager
+    def changing(self, exam_id: int, author: str) -> Iterator[Session]:
+        """The same for a request that changes it otherwise than by an answer."""
+        entry = self._of(exam_id)
+        with entry.lock:
+            try:
+                yield self._current(entry, exam_id, author)
+            finally:  # what was worked out ahead was for another question
+                entry.session, entry.ahead = None, {}
 
     def _current(self, entry: _Open, exam_id: int, author: str) -> Session:
         session = entry.session
@@ -84,8 +102,8 @@ class Sessions:
         entry = self._of(exam_id)
         with entry.lock:
             session = self._current(entry, exam_id, author)
-            asked = session.record.state == "open" and not session.done
-            if not asked or session.presentation().number != number:
+            self.settle(session)
+            if session.record.state != "open" or session.presentation().number != number:
                 return session
             ahead, entry.ahead = entry.ahead, {}
             try:
@@ -98,22 +116,29 @@ class Sessions:
                 session = entry.session = ahead[heard]
             if session.volume_problem:
                 session.begin_practice_again(session.volume_problem)
-            elif session.done:
-                session.finish()
-            else:
-                self.look_ahead(exam_id)
+            self.settle(session)
+            if session.record.state == "open":
+                self.look_ahead(exam_id, author)
             return session
 
-    def look_ahead(self, exam_id: int) -> None:
-        """Work out what follows either answer, in the background."""
-        self._worker.submit(self._look_ahead, exam_id)
+    def settle(self, session: Session) -> None:
+        """Store the result of an exam whose last tone was answered.
 
-    def _look_ahead(self, exam_id: int) -> None:
+        A server that died between the two has left that to whoever comes next.
+        """
+        if session.record.state == "open" and session.done:
+            session.finish()
+
+    def look_ahead(self, exam_id: int, author: str) -> None:
+        """Work out what follows either answer, in the background."""
+        self._worker.submit(self._look_ahead, exam_id, author)
+
+    def _look_ahead(self, exam_id: int, author: str) -> None:
         entry = self._of(exam_id)
         with entry.lock:
-            session = entry.session
-            if session is None or entry.ahead or session.done:
-                return
+            session = self._current(entry, exam_id, author)
+            if entry.ahead or session.record.state != "open" or session.done:
+                return  # it was answered meanwhile
             for heard in (True, False):
                 ahead = session.after(heard)
                 if not ahead.done:
@@ -128,6 +153,13 @@ class Sessions:
         with entry.lock:
             session = self._current(entry, exam_id, author)
             return live_view(session, entry.probabilities)
+
+
+def _warm_up() -> None:
+    screen = Screen(population_norm(), rule=CLINIC_RULE, domain="audiometer")
+    screen.tell(screen.ask(), True)
+    screen.ask()
+    screen.verdict()
 
 
 def live_view(session: Session, known: Known | None = None) -> dict[str, Any]:

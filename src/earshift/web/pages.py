@@ -6,7 +6,7 @@ templates read it by `t(key)`, the scripts from a data block of the page.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -116,14 +116,14 @@ def _page(name: str, who: Identity | None, status: int = 200, **values: Any) -> 
     return HTMLResponse(render(name, who=who, **values), status)
 
 
-def _readable(as_json: Callable[..., Any]) -> Callable[[Request, Exception], Response]:
+def _readable(as_json: Any) -> Callable[[Request, Exception], Awaitable[Response]]:
     """A page instead of JSON for who came by the address bar; without a sign-in, the way to it."""
 
-    def explain(request: Request, error: Exception) -> Response:
+    async def explain(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path = request.url.path
         if path.startswith("/api/") and path not in EXAMINER_PAGES:
-            response: Response = as_json(request, error)
+            response: Response = await as_json(request, error)
             return response
         if error.status_code == 401:
             return RedirectResponse("/login", 303)

@@ -1,7 +1,7 @@
 /* Where the numbers come from: the rules and the reference levels, with their sources. */
 
 import { get } from "./api.js";
-import { byId, complain, decibels, fill, t, table, word } from "./page.js";
+import { byId, complain, decibels, el, facts, fill, t, table, word } from "./page.js";
 
 async function showRules() {
   const rules = await get("/api/rules");
@@ -12,16 +12,19 @@ async function showRules() {
 
 async function showLevels() {
   const presets = await get("/api/retspl");
-  const hz = [...new Set(presets.flatMap((preset) => Object.keys(preset.values)))].map(Number).sort((a, b) => a - b);
-  const heads = ["device.earphone", "device.coupler", "about.source", "device.status"].map((key) => t(key));
-  const rows = presets.map((preset) => [
-    preset.earphone,
-    preset.coupler,
-    preset.source,
-    word("status", preset.status),
-    ...hz.map((each) => (preset.values[each] === undefined ? "\u2013" : decibels(preset.values[each]))),
-  ]);
-  fill(byId("retspl-list"), table(t("about.numbers"), [...heads, ...hz.map((each) => t("chart.hz", { n: each }))], rows, { class: "bare" }));
+  const columns = [t("column.frequency"), t("device.zero_hl")];
+  const parts = presets.map((preset) => {
+    const list = el("dl", { class: "facts" });
+    facts(list, [
+      [t("device.source"), preset.source],
+      [t("device.status"), word("status", preset.status)],
+    ]);
+    const name = t("device.preset", preset);
+    const levels = Object.entries(preset.values).sort(([a], [b]) => a - b);
+    const rows = levels.map(([hz, level]) => [t("chart.hz", { n: hz }), decibels(level)]);
+    return el("details", { class: "route" }, el("summary", {}, name), list, table(name, columns, rows, { class: "bare" }));
+  });
+  fill(byId("retspl-list"), parts);
 }
 
 Promise.all([showRules(), showLevels()]).catch(complain);

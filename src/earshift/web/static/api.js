@@ -62,7 +62,8 @@ async function reach(path, options) {
 }
 
 async function contentOf(response) {
-  const json = (response.headers.get("Content-Type") ?? "").includes("json");
+  const empty = response.status === 204;
+  const json = !empty && (response.headers.get("Content-Type") ?? "").includes("json");
   const content = json ? await response.json() : null;
   if (response.ok) return content;
   if (response.status === 401 && location.pathname !== "/login") {

@@ -40,7 +40,7 @@ function refresh() {
   const rule = rules.find((each) => each.name === chosen("rule"));
   if (rule) fill(byId("rule-text"), t("begin.rule_text", { text: rule.text, source: rule.source }), rule.unverified ? ` ${rule.unverified}` : "");
   byId("unverified").hidden = !rule?.unverified;
-  fill(byId("references"), screen ? ears().map(referenceLine) : []);
+  if (screen) fill(byId("references"), ears().map((ear) => referenceField(ear, one)));
   fill(byId("device-state"), one ? deviceLines(one) : []);
   // Who plays by hand answers by hand: nothing comes out of the browser.
   const byHand = one === null || one.sound === "external";
@@ -51,17 +51,41 @@ function refresh() {
   alone.disabled = chosen("answered_by") === "examiner";
   if (alone.disabled) form.elements.mode[0].checked = true;
   const supervised = chosen("mode") === "supervised";
+  byId("of-levels").hidden = one?.sound === "relative"; // its levels are no dB HL
   byId("loud_confirmed").disabled = !supervised;
   if (!supervised) byId("loud_confirmed").checked = false;
   fill(byId("warnings"), warnings());
 }
 
-function referenceLine(ear) {
-  const known = exams.filter((exam) => exam.ear === ear && exam.kind !== "screen" && exam.state === "done");
-  const newest = known.at(-1);
-  if (!newest) return el("p", { class: "caution" }, t("begin.no_reference", { ear: word("ear", ear) }));
-  const on = newest.measured_on ?? t("person.no_day");
-  return el("p", { class: "hint" }, t("begin.reference", { ear: word("ear", ear), kind: word("kind", newest.kind), on }));
+/** What this ear can be compared with, newest first; relative levels only with the same device's. */
+function referencesOf(ear, one) {
+  const relative = one?.sound === "relative";
+  const fits = (exam) =>
+    relative ? exam.sound === "relative" && exam.device === one.name : !["relative", "simulated"].includes(exam.sound);
+  return exams
+    .filter((exam) => exam.ear === ear && exam.kind !== "screen" && exam.state === "done" && fits(exam))
+    .reverse();
+}
+
+function referenceField(ear, one) {
+  const known = referencesOf(ear, one);
+  const name = word("ear", ear);
+  if (known.length === 0) return el("p", { class: "caution" }, t("begin.no_reference", { ear: name }));
+  const before = byId(`reference-${ear}`)?.value;
+  const options = known.map((exam) => {
+    const values = { kind: word("kind", exam.kind), on: exam.measured_on ?? t("person.no_day"), source: exam.source };
+    const text = exam.source ? t("begin.reference_from", values) : t("begin.reference", values);
+    return el("option", { value: exam.id, selected: exam.id === before }, text);
+  });
+  return el("div", { class: "field" },
+    el("label", { for: `reference-${ear}` }, t("begin.compared", { ear: name })),
+    el("select", { id: `reference-${ear}` }, options));
+}
+
+/** The references chosen, by ear; an ear that has none is left to the server's refusal. */
+function references() {
+  const chosenOf = (ear) => byId(`reference-${ear}`)?.value;
+  return Object.fromEntries(ears().filter(chosenOf).map((ear) => [ear, chosenOf(ear)]));
 }
 
 function deviceLines(one) {
@@ -114,11 +138,11 @@ async function start() {
     mode: chosen("mode"),
     answered_by: chosen("answered_by"),
     checklist: checklist(),
-    loud_confirmed: byId("loud_confirmed").checked,
+    loud_confirmed: byId("loud_confirmed").checked && !byId("of-levels").hidden,
     accept_calibration: byId("accept_calibration").checked,
     accept_unverified: byId("accept_unverified").checked && !byId("unverified").hidden,
     practice: byId("practice").checked,
-    reference: null,
+    reference: chosen("kind") === "screen" ? references() : null,
   };
   const test = await post(`/api/people/${handle()}/tests`, plan);
   const first = `/exams/${test.exams[0].id}`;

@@ -14,6 +14,7 @@ const view = liveView();
 let [exam, live, tag, panel] = [null, null, null, null];
 let answering = false;
 let audio = null; // made by the first click: a browser gives no sound before
+let [sounding, played] = [null, null]; // what is heard now, and the trial that was played last
 
 // What the server says
 
@@ -75,13 +76,16 @@ function showEars() {
 
 const presentation = () => exam?.play?.presentation ?? null;
 const atDesk = () => exam?.answered_by === "examiner" && exam.can.includes("answer");
-const mayAnswer = () => atDesk() && presentation() !== null;
+const byHand = () => exam.play.sound.kind === "external";
+const mayAnswer = () =>
+  atDesk() && presentation() !== null && (byHand() || played === presentation().trial);
 
 function showDesk() {
   byId("desk").hidden = !atDesk();
   if (!atDesk()) return;
   const { presentation: tone, sound, progress, problem } = exam.play;
   byId("answers").hidden = tone === null;
+  for (const answer of [byId("heard"), byId("missed")]) answer.disabled = !mayAnswer();
   const text = tone === null ? t("desk.over") : toneText(tone, sound);
   if (byId("tone").textContent !== text) {
     byId("tone").textContent = text;
@@ -89,13 +93,13 @@ function showDesk() {
   }
   byId("progress").textContent = t("desk.progress", { n: progress.answered, most: progress.at_most });
   fill(byId("desk-problem"), problem ? el("p", { class: "caution" }, problem) : null);
-  byId("play-row").hidden = tone === null || sound.kind === "external";
-  byId("played-otherwise").hidden = sound.kind !== "external" || (tone?.level ?? null) === null;
+  byId("play-row").hidden = tone === null || byHand();
+  byId("played-otherwise").hidden = !byHand() || (tone?.level ?? null) === null;
 }
 
 function toneText(tone, sound) {
   const ear = word("the_ear", exam.ear);
-  if (tone.level === null) return t(sound.kind === "external" ? "desk.silence" : "desk.silence_played", { ear });
+  if (tone.level === null) return t(byHand() ? "desk.silence" : "desk.silence_played", { ear });
   const values = { ear, hz: tone.frequency_hz, level: decibels(tone.level), unit: sound.unit };
   return tone.practice ? t("desk.practice", values) : t("desk.tone", values);
 }
@@ -117,23 +121,47 @@ async function answer(heard) {
   }
 }
 
-async function play() {
-  if (!mayAnswer() || exam.play.sound.kind === "external") return;
-  const { playOnce } = await import("./player.js");
-  audio ??= new AudioContext();
-  await audio.resume();
-  await playOnce(audio, exam.play, presentation()).done;
+/** Whether this browser is the planned one, as far as a script can see. */
+function sameDevice(here, planned) {
+  return ["browser", "system", "sample_rate", "channels"].every((name) => here[name] === planned[name]);
 }
+
+async function play() {
+  if (!atDesk() || presentation() === null || byHand() || sounding) return;
+  const tone = presentation();
+  audio ??= new AudioContext();
+  try {
+    const [{ playOnce }, setup] = await Promise.all([
+      import("./player.js"), import("./setup.js"), audio.resume(),
+    ]);
+    if (!sameDevice(setup.fingerprint({}, audio), exam.play.sound.fingerprint)) {
+      fill(byId("desk-problem"), el("p", { class: "caution" }, t("desk.other_device", { name: exam.device })));
+      return;
+    }
+    sounding = playOnce(audio, exam.play, tone);
+    if (await sounding.done) played = tone.trial;
+  } catch {
+    // The player refuses what its own limits forbid, whatever the server asked for.
+    byId("desk-problem").append(el("p", { class: "caution" }, t("desk.not_played")));
+  } finally {
+    sounding = null;
+  }
+  for (const answer of [byId("heard"), byId("missed")]) answer.disabled = !mayAnswer();
+}
+
+const silence = () => sounding?.silence();
+document.addEventListener("visibilitychange", () => document.hidden && silence());
 
 const buttons = { h: byId("heard"), n: byId("missed"), p: byId("play") };
 buttons.h.addEventListener("click", () => acting(buttons.h, () => answer(true)));
 buttons.n.addEventListener("click", () => acting(buttons.n, () => answer(false)));
 buttons.p.addEventListener("click", () => acting(buttons.p, play));
 document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") silence();
   const typing = event.target.closest("input:not([type=checkbox]), textarea, select");
   if (typing || event.repeat || event.ctrlKey || event.altKey || event.metaKey) return;
   const button = buttons[event.key.toLowerCase()];
-  if (button && byId("keys").checked && mayAnswer()) {
+  if (button && byId("keys").checked && atDesk()) {
     event.preventDefault();
     button.click();
   }

@@ -93,16 +93,23 @@ let ctx = null;
 let player = null;
 let setup = null;
 let checkedBefore = false;
+let disturbed = null; // by what, since the ears were checked
 let stoppedRun = null; // what the run that was stopped will give
 
 // Must be called in a click, before anything is awaited: only there may sound be started.
 function openSound() {
   if (!ctx) {
     ctx = new AudioContext({ latencyHint: "interactive" });
-    watchForTrouble(ctx, () => setup?.restart());
+    watchForTrouble(ctx, disturb);
   }
   if (ctx.state !== "running") ctx.resume();
   return ctx;
+}
+
+// Trouble outside of the tones: the check of the ears is worth nothing any more.
+function disturb(reason) {
+  disturbed = reason;
+  setup?.restart();
 }
 
 function show(name) {
@@ -111,7 +118,7 @@ function show(name) {
   }
   const shown = byId(name);
   byId("panic").hidden = !("sound" in shown.dataset);
-  shown.querySelector(".heard, h1").focus();
+  (shown.querySelector(".heard") ?? shown.querySelector("h1")).focus();
 }
 
 function showPlay(play) {
@@ -184,9 +191,17 @@ async function setUp(play) {
   const page = { show, say, open: openSound, on: (name, action) => (actions[name] = action) };
   setup = createSetup(page, play, first ? FIRST_STEPS : AGAIN_STEPS);
   const fingerprint = await setup.passed;
-  checkedBefore = true;
   leaveSetup();
-  await test(await server.ready({ fingerprint }));
+  checkedBefore = true;
+  disturbed = null;
+  const next = await server.ready({ fingerprint });
+  if (disturbed) {
+    showPaused(disturbed);
+    stoppedRun = server.stop({ trial: null, reason: disturbed }).then((last) => ({ play: last }));
+    await stoppedRun;
+  } else {
+    await test(next);
+  }
 }
 
 function leaveSetup() {
@@ -226,7 +241,7 @@ async function attemptTo(action) {
 
 function panic() {
   if (player) player.stop("panic");
-  else setup?.restart();
+  else disturb("panic");
 }
 
 Object.assign(actions, {

@@ -23,14 +23,13 @@ export function liveView() {
 }
 
 function showVerdict(live) {
-  // Before the end, what is not decided is only not decided yet.
+  // A verdict is what the test ended with; before that there is only how it stands.
   const running = ["open", "paused"].includes(live.state);
-  const open = running && !["changed", "unchanged"].includes(live.decision);
-  const decision = open ? null : live.decision;
+  const decision = running ? null : live.decision;
   const line = decision
     ? el("p", { class: "verdict" }, decisionBadge(decision))
     : el("p", { class: "verdict" }, el("span", { class: "badge open" }, word("state", live.state)));
-  const said = [line, live.words ? el("p", { class: "words" }, live.words) : null];
+  const said = [line, live.words ? el("p", {}, running ? t("live.so_far", { words: live.words }) : live.words) : null];
   // Written only when it says something else: a screen reader repeats what is written.
   const place = byId("verdict");
   const whole = el("div", {}, said.filter(Boolean));
@@ -54,13 +53,14 @@ function countsOf(live) {
 
 function trialsOf(live) {
   if (live.trials.length === 0) return el("p", { class: "quiet" }, t("live.no_tones"));
-  const columns = ["number", "what", "frequency", "level", "answer"].map((name) => word("column", name));
+  const columns = ["number", "what", "frequency"].map((name) => word("column", name));
   const rows = live.trials.map((trial) => [
     trial.number,
     trial.void ? t("live.void", { what: word("trial", trial.kind) }) : word("trial", trial.kind),
     trial.kind === "catch" ? "\u2013" : t("chart.hz", { n: trial.frequency_hz }),
-    trial.level === null ? "\u2013" : t("chart.level", { n: decibels(trial.level), unit: live.unit }),
+    trial.level === null ? "\u2013" : decibels(trial.level),
     trial.heard ? t("desk.heard") : t("desk.missed"),
   ]);
+  columns.push(t("chart.in_unit", { unit: live.unit }), t("column.answer"));
   return table(t("live.trials"), columns, rows.reverse());
 }

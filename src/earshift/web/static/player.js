@@ -58,6 +58,7 @@ export function watchForTrouble(ctx, onTrouble) {
 // presentation, in the same way for tone and silence, and `onStop` of the reason once it is silent.
 export function createPlayer(ctx, server, { onPlay, onStop }) {
   let number = null; // of the presentation that is on, or was the last
+  let unanswered = null; // the same, as long as its answer is not known
   let current = null;
   let stopped = null; // the reason, once stopped
   let answeredUntil = -Infinity;
@@ -66,6 +67,7 @@ export function createPlayer(ctx, server, { onPlay, onStop }) {
   function settle(trial, answer) {
     clearTimeout(trial.timer);
     trial.open = false;
+    unanswered = null;
     trial.settled(answer);
   }
 
@@ -108,12 +110,11 @@ export function createPlayer(ctx, server, { onPlay, onStop }) {
   function press(event) {
     if (stopped || !current) return;
     const at = heardNow(ctx) - Math.max(0, performance.now() - event.timeStamp) / 1000;
-    if (at < answeredUntil) return;
     const afterOnset = Math.round((at - current.sounding.onset) * 1000);
     if (current.open && at >= current.opens && at <= current.closes) {
       answeredUntil = Math.max(current.sounding.ends, at + SAME_PRESS_S);
       settle(current, { heard: true, reaction_ms: afterOnset });
-    } else {
+    } else if (at > answeredUntil) {
       server.press({ trial: number, after_onset_ms: afterOnset });
     }
   }
@@ -129,13 +130,14 @@ export function createPlayer(ctx, server, { onPlay, onStop }) {
         current?.sounding.silence();
         clearTimeout(current?.timer);
         onStop(reason);
-        resolve(server.stop({ trial: number, reason }));
+        resolve(server.stop({ trial: unanswered, reason }));
       };
     });
     const unwatch = watchForTrouble(ctx, (reason) => stop(reason));
     try {
       while (play.state === "play" && !stopped) {
         number = play.presentation.trial;
+        unanswered = number;
         onPlay(play);
         const answer = await Promise.race([present(play, earliest), stoppedHere]);
         if (stopped) break;

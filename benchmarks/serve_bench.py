@@ -1,0 +1,303 @@
+"""A clinic's load on the web app: people who answer on their own time, whatever the server does.
+
+Every listener answers 3 to 6 s after the tone's onset (open loop: a slow server does not slow them
+down). Measured is the time from the answer to the next tone, commit included. With `--kill` the
+server is killed in the middle and started again, and every answer that was acknowledged is looked
+up in the database afterwards.
+"""
+
+import argparse
+import asyncio
+import os
+import platform
+import random
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from statistics import median, quantiles
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+import httpx
+
+import earshift as es
+from databases import PostgresqlServer, postgresql_tools
+from earshift import delivery, visit
+from earshift.accounts import Accounts
+from earshift.delivery import Delivery
+from earshift.sound import retspl_presets
+from earshift.store import Store
+from web import Served, with_users
+
+BROWSER = {
+    "browser": "Chromium",
+    "system": "Linux",
+    "sample_rate": 48000.0,
+    "channels": 2,
+    "earphones": "HDA 200",
+    "connection": "wired",
+    "volume": "50 %",
+}
+REFERENCE = {500: 10, 1000: 10, 2000: 15, 3000: 20, 4000: 25, 6000: 30, 8000: 30}
+EXAMS_EACH = 8  # screens prepared for everybody: some end after a few tones
+
+
+@dataclass
+class Listener:
+    """One person with a link per screen, and what became of the answers."""
+
+    links: list[str]
+    chance: random.Random
+    times_ms: list[float] = field(default_factory=list)
+    acknowledged: list[tuple[str, int, bool]] = field(default_factory=list)  # link, trial, heard
+    retried: int = 0
+
+
+def prepare(where: str, people: int) -> list[Listener]:
+    """People with a reference and screens of it, ready to be answered, and a calibrated device."""
+    with Store.open(where) as store:
+        accounts = Accounts(store)
+        device = store.add_device(author="bench", name="booth", fingerprint=BROWSER)
+        today = datetime.now(UTC).date()
+        preset = retspl_presets()["hda200-60318-1"]
+        store.add_calibration(
+            device.id,
+            author="bench",
+            done_on=today,
+            due_on=today + timedelta(days=1),
+            laboratory="bench",
+            coupler=preset.coupler,
+            table={
+                "retspl_db": {f"{f:g}": level for f, level in preset.db_spl.items()},
+                "full_scale_db_spl": {e: {"500": 95, "8000": 95} for e in ("right", "left")},
+            },
+        )
+        sound = delivery.sound_of(store, device, today)
+        given = Delivery(answered_by="listener", sound=sound, practice=False)
+        listeners = []
+        for number in range(people):
+            person = store.add_person(author="bench", code=f"L{number}")
+            audiogram = store.open_exam(
+                store.open_visit(person.id, author="bench", zone="UTC", mode="imported").id,
+                author="bench",
+                ear="right",
+                kind="audiogram",
+                design=es.Audiogram(REFERENCE).to_dict(),
+                engine_version=es.__version__,
+            )
+            links = []
+            for _ in range(EXAMS_EACH):
+                plan = visit.plan_screen(
+                    store,
+                    person.id,
+                    "right",
+                    reference=audiogram.id,
+                    device_id=device.id,
+                    delivery=given,
+                )
+                today_visit = store.open_visit(
+                    person.id, author="bench", zone="UTC", mode="self", device_id=device.id
+                )
+                exam = visit.open_exam(store, today_visit, plan, author="bench")
+                links.append(accounts.make_link(today_visit.id, [exam.id], "bench"))
+            listeners.append(Listener(links, random.Random(number)))
+    return listeners
+
+
+class Clinic:
+    """The server under load, which may be killed and started again at the same port."""
+
+    def __init__(self, folder: Path, where: str, workers: int) -> None:
+        self._folder, self._where, self._workers = folder, where, workers
+        self.address = ""
+        self._served: Served | None = None
+
+    def start(self) -> None:
+        port = self.address.rpartition(":")[2] or "0"
+        self._served = Served(
+            self._folder,
+            *("--db", self._where, "--port", port, "--workers", str(self._workers)),
+            *("--timezone", "UTC"),
+        )
+        self.address = self._served.address
+
+    def kill(self) -> None:
+        assert self._served is not None
+        os.killpg(self._served.process.pid, signal.SIGKILL)
+        self._served.__exit__()
+
+    def stop(self) -> None:
+        assert self._served is not None
+        self._served.__exit__()
+
+    def memory_mb(self) -> float:
+        """Of all processes of the server."""
+        assert self._served is not None
+        group = os.getpgid(self._served.process.pid)
+        total = 0
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if os.getpgid(int(entry.name)) == group:
+                    pages = int((entry / "statm").read_text().split()[1])
+                    total += pages * os.sysconf("SC_PAGE_SIZE")
+            except (OSError, ProcessLookupError):
+                continue
+        return total / 1e6
+
+
+async def call(
+    client: httpx.AsyncClient, listener: Listener, link: str, path: str, body: object
+) -> dict[str, object]:
+    """Ask until an answer comes, as the listener's page does."""
+    headers = {"Authorization": f"Listener {link}", "Origin": str(client.base_url).rstrip("/")}
+    while True:
+        try:
+            answer = await client.post(f"/api/listen{path}", json=body, headers=headers)
+            if answer.status_code < 500:
+                answer.raise_for_status()
+                told: dict[str, object] = answer.json()
+                return told
+        except httpx.TransportError:
+            pass
+        listener.retried += 1
+        await asyncio.sleep(0.5)
+
+
+async def listen(client: httpx.AsyncClient, listener: Listener, tones: int) -> None:
+    """Answer so many presentations, on the listener's own clock."""
+    await asyncio.sleep(listener.chance.uniform(0, 6))
+    left = tones
+    for link in listener.links:
+        play = await call(client, listener, link, "/ready", {"fingerprint": BROWSER})
+        due = time.perf_counter()
+        while play["state"] == "play" and left:
+            asked = play["presentation"]
+            assert isinstance(asked, dict)
+            # The next answer is due by the listener's clock, however late the tone came.
+            due += asked["gap_ms"] / 1e3 + listener.chance.uniform(3, 6)
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            heard = asked["level"] is not None and listener.chance.random() < 0.5
+            body = {"trial": asked["trial"], "heard": heard}
+            tries, start = listener.retried, time.perf_counter()
+            play = await call(client, listener, link, "/answer", body)
+            if listener.retried == tries:  # while the server is away there is nothing to time
+                listener.times_ms.append(1e3 * (time.perf_counter() - start))
+            listener.acknowledged.append((link, asked["trial"], heard))
+            left -= 1
+        if not left:
+            return
+
+
+async def run(clinic: Clinic, listeners: list[Listener], tones: int, kill: bool) -> float:
+    """Everybody listens at once; the server's memory at the end."""
+    limits = httpx.Limits(max_connections=None, max_keepalive_connections=len(listeners))
+    async with httpx.AsyncClient(base_url=clinic.address, timeout=60, limits=limits) as client:
+        everybody = asyncio.gather(*(listen(client, one, tones) for one in listeners))
+        if kill:
+            await asyncio.sleep(2.5 * tones)  # about the middle
+            print("killed", flush=True)
+            await asyncio.to_thread(clinic.kill)
+            await asyncio.to_thread(clinic.start)
+        await everybody
+    return clinic.memory_mb()
+
+
+def lost(where: str, listeners: list[Listener]) -> int:
+    """Acknowledged answers that are not in the database as they were given, or are there twice."""
+    missing = 0
+    with Store.open(where) as store:
+        accounts = Accounts(store)
+        for listener in listeners:
+            by_link: dict[str, dict[int, bool]] = {}
+            for link, trial, heard in listener.acknowledged:
+                by_link.setdefault(link, {})[trial] = heard
+            for link, given in by_link.items():
+                known = accounts.link(link)
+                assert known is not None
+                stored = {t.number: t.heard for t in store.trials(known.exam_ids[0])}
+                missing += sum(stored.get(number) != heard for number, heard in given.items())
+                missing += len(stored) - len(given)
+    return missing
+
+
+@contextmanager
+def database(kind: str, folder: Path) -> Iterator[str]:
+    if kind == "SQLite":
+        yield str(folder / "bench.db")
+        return
+    tools = postgresql_tools()
+    assert tools is not None, "PostgreSQL is needed for this row"
+    server = PostgresqlServer(tools)
+    try:
+        yield server.new_database()
+    finally:
+        server.close()
+
+
+def measure(kind: str, workers: int, options: argparse.Namespace) -> str:
+    with tempfile.TemporaryDirectory() as place, database(kind, Path(place)) as where:
+        with_users(where)
+        listeners = prepare(where, options.people)
+        clinic = Clinic(Path(place), where, workers)
+        clinic.start()
+        try:
+            memory = asyncio.run(run(clinic, listeners, options.tones, options.kill))
+        finally:
+            clinic.stop()
+        times = [each for one in listeners for each in one.times_ms]
+        high = quantiles(times, n=100)
+        answers = sum(len(one.acknowledged) for one in listeners)
+        row = (
+            f"| {kind} | {workers} | {answers} | {median(times):.0f} | {high[94]:.0f} "
+            f"| {high[98]:.0f} | {memory:.0f} | {lost(where, listeners)} |"
+        )
+    print(row, flush=True)
+    return row
+
+
+TEXT = """# A clinic's load on the web app
+
+`make bench-serve` wrote this page: {people} people at once, {tones} tones each, on {machine}.
+Each answers 3 to 6 s after the tone's onset, on their own clock. The time is from the answer to the
+next tone, with the answer on the disk. In the middle of every run the server is killed and
+started again; the times leave out the answers that were given while it was away, and "lost" counts
+acknowledged answers that the database does not hold exactly once.
+
+{table}
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--people", type=int, default=50)
+    parser.add_argument("--tones", type=int, default=20)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--kinds", nargs="+", default=["SQLite", "PostgreSQL"])
+    parser.add_argument("--kill", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--write", type=Path, metavar="FOLDER", help="write benchmarks-serve.md")
+    options = parser.parse_args()
+    lines = [
+        "| database | workers | answers | median ms | 95th percentile ms | 99th percentile ms "
+        "| memory MB | lost |",
+        "|---|---|---|---|---|---|---|---|",
+        *(measure(kind, n, options) for kind in options.kinds for n in options.workers),
+    ]
+    if options.write:
+        machine = (
+            f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
+        )
+        text = TEXT.format(
+            people=options.people, tones=options.tones, machine=machine, table="\n".join(lines)
+        )
+        (options.write / "benchmarks-serve.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""Pictures of the examiner's pages, from the real app with a made-up clinic.
+
+    python docs/screenshots_examiner.py docs/images
+
+Everybody in the pictures is invented, and the answers are a simple rule's. The tests' own helpers
+start the app and the browser, so what is shown is what is tested.
+"""
+
+import io
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import date, timedelta
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+
+from PIL import Image
+from playwright.sync_api import Page, expect, sync_playwright
+
+from browser import launch, served
+from clinic_day import BROWSER, EXTERNAL, REFERENCE, Clinic, ear
+from earshift.web import Settings, create_app
+from web import PASSWORD, with_users
+
+SIZES = {"desktop": {"width": 1280, "height": 860}, "phone": {"width": 390, "height": 844}}
+WORSE_EVERY_YEAR = (0, 3, 5, 9, 14)  # dB, of somebody whose hearing has been followed for years
+
+
+def furnish(clinic: Clinic) -> dict[str, str]:
+    """A clinic in the middle of a day; the addresses of the pages to show."""
+    booth = clinic.post("/api/devices", EXTERNAL)["id"]
+    today = date.today()
+    year = {"done_on": str(today - timedelta(200)), "due_on": str(today + timedelta(165))}
+    laboratory = {"laboratory": "Example Lab", "coupler": "IEC 60318-3 (6 cc)"}
+    clinic.post(f"/api/devices/{booth}/calibrations", {**year, **laboratory})
+    flat = dict.fromkeys(("500", "1000", "2000", "4000"), 0)
+    check = {"listener": "bob", "deviations_db": {"right": flat, "left": flat}}
+    clinic.post(f"/api/devices/{booth}/checks", check)
+    tablet = clinic.post("/api/devices", BROWSER)["id"]
+
+    followed = clinic.person("Ada King", "4711")
+    for years, worse in enumerate(WORSE_EVERY_YEAR):
+        for side in ("right", "left"):
+            levels = {
+                hz: level + (worse if int(hz) >= 3000 and side == "right" else worse / 4)
+                for hz, level in REFERENCE.items()
+            }
+            on = str(today - timedelta(365 * (len(WORSE_EVERY_YEAR) - years)))
+            old = {"ear": side, "measured_on": on, "thresholds": levels, "source": "works doctor"}
+            clinic.post(f"/api/people/{followed}/audiograms", old)
+    visit = clinic.begin(followed, ears=["right", "left"], device=booth, practice=True)
+    right, left = (exam["id"] for exam in visit["exams"])
+    clinic.answer(right, ear(REFERENCE, worse_db=38))
+    clinic.answer(left, ear(REFERENCE, worse_db=4), most=2)
+    note = "Press shop since 2019, wears muffs. Says the television has become too soft."
+    clinic.post(f"/api/people/{followed}/notes", {"text": note})
+
+    for name, code in (("Grace Hall", "4712"), ("Ben Ng", "4713"), ("Zoë Müller-Ōta", "4714")):
+        person = clinic.person(name, code, references=("right", "left"))
+        if name != "Grace Hall":
+            exam = clinic.begin(person, device=booth)["exams"][0]["id"]
+            clinic.answer(exam, ear(REFERENCE, worse_db=30), most=2 if name == "Ben Ng" else 60)
+    return {
+        "today": "/",
+        "person": f"/people/{followed}",
+        "begin": f"/people/{followed}/test",
+        "desk": f"/exams/{left}",
+        "verdict": f"/exams/{right}",
+        "device": f"/devices/{tablet}",
+        "try": "/try",
+    }
+
+
+def prepare_try(page: Page) -> None:
+    page.get_by_label("Change since then").select_option(index=1)
+    page.get_by_label("Rule for change").select_option("niosh-15")
+    page.get_by_role("button", name="Run to the verdict").click()
+    expect(page.locator("#verdict .badge")).to_contain_text("Changed", timeout=120_000)
+    page.evaluate("document.activeElement.blur()")
+
+
+def prepare_exam(page: Page) -> None:
+    expect(page.locator("#counts dt").first).to_be_visible()
+
+
+PREPARE: dict[str, Callable[[Page], None]] = {
+    "try": prepare_try,
+    "desk": prepare_exam,
+    "verdict": prepare_exam,
+}
+
+
+def save_small(shot: bytes, file: Path) -> None:
+    """These pages have few colours: a palette makes the picture a third of its size."""
+    with Image.open(io.BytesIO(shot)) as picture:
+        picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
+
+
+def take(folder: Path) -> None:
+    """All pictures, at the size of a desk and of a phone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
+        db = str(Path(scratch) / "clinic.db")
+        with_users(db)
+        with served(create_app(Settings(db=db))) as address:
+            with Clinic(address) as clinic:
+                pages = furnish(clinic)
+            browser = launch(playwright)
+            for size, viewport in SIZES.items():
+                page = browser.new_page(viewport=viewport)
+                page.goto(f"{address}/login")
+                page.get_by_label("User name").fill("ada")
+                page.get_by_label("Password").fill(PASSWORD)
+                page.get_by_role("button", name="Sign in").click()
+                page.wait_for_url(f"{address}/")
+                for name, path in pages.items():
+                    page.goto(address + path)
+                    page.wait_for_load_state("load" if "/exams/" in path else "networkidle")
+                    PREPARE.get(name, lambda _: None)(page)
+                    shot = page.screenshot(full_page=True)
+                    save_small(shot, folder / f"examiner-{name}-{size}.png")
+                page.close()
+            browser.close()
+
+
+if __name__ == "__main__":
+    take(Path(sys.argv[1]))

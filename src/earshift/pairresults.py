@@ -1,0 +1,297 @@
+"""What the study of both ears leaves for readers: asked for and reached, tables, a picture.
+
+Everything is computed from the study's rows; nothing is typed in.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift import __version__
+from earshift.pairstudy import (
+    DRAWN,
+    EXAM_TONES,
+    JOINT,
+    SEPARATE,
+    Pair,
+    ideal_tones,
+    tones_to_reach,
+)
+from earshift.results import origin
+from earshift.ruleresults import calls_by_truth
+from earshift.rulestudy import CLEAR_DB, RULE_NAMES
+from earshift.shift import ALIKE_SHARE
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Array = NDArray[np.float64]
+
+ASKED = 0.65  # of the tones of two sittings
+BOOTSTRAPS = 500
+
+
+def write_pair_results(
+    frames: Mapping[str, "pl.DataFrame"],
+    known: Sequence[Pair],
+    half: str,
+    command: str,
+    out: Path,
+) -> dict[str, Any]:
+    """results.md and summary.json; returns the summary. `known` are pairs of the tuning half."""
+    summary: dict[str, Any] = {"version": __version__, "half": half, "reached": []}
+    exams, exam_targets = _exam_lines(frames["exams"], known, summary)
+    screens, screen_targets = _screen_lines(frames["screens"], summary)
+    lines = [
+        f"## Both ears in one sitting, real pairs of ears, {half} half of the people",
+        "",
+        origin(command, out / "exams"),
+        "",
+        "Listeners: spread 4 dB, 2 % lapses, 1 % guesses. Two sittings are two exams or screens of "
+        "one ear each; both ears is one of both. Tones are those of both ears together.",
+        "",
+        "### Asked for and reached",
+        "",
+        "| asked for | reached | |",
+        "|---|---|---|",
+        *exam_targets,
+        *screen_targets,
+        "",
+        *exams,
+        *screens,
+    ]
+    if "shares" in frames:
+        lines += share_lines(frames["shares"], summary)
+    (out / "results.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
+    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
+    return summary
+
+
+def _target(asked: str, reached: str, good: bool, summary: dict[str, Any]) -> str:
+    summary["reached"].append({"asked": asked, "reached": reached, "good": good})
+    return f"| {asked} | {reached} | {'yes' if good else '**no**'} |"
+
+
+# Exams -----------------------------------------------------------------------------------------
+
+
+def _squares(rows: "pl.DataFrame", method: str) -> tuple[Array, Array]:
+    """Tones, and mean squared errors: people x tones."""
+    import polars as pl
+
+    wide = (
+        rows.filter(pl.col("method") == method)
+        .sort("tones")
+        .pivot("tones", index="person", values="mean_square_db2")
+        .sort("person")
+        .drop("person")
+    )
+    return np.array([float(name) for name in wide.columns]), wide.to_numpy()
+
+
+def _ratios(rows: "pl.DataFrame") -> list[tuple[int, float, float, tuple[float, float]]]:
+    """For the tones of two sittings: RMS error, tones of both ears for it, interval of the ratio.
+
+    The interval is a bootstrap over people.
+    """
+    tones, apart = _squares(rows, SEPARATE)
+    counts, joint = _squares(rows, JOINT)
+    rng = np.random.default_rng(0)
+    draws = rng.integers(apart.shape[0], size=(BOOTSTRAPS, apart.shape[0]))
+    out = []
+    for k, n in enumerate(tones):
+        rms = math.sqrt(apart[:, k].mean())
+        needed = tones_to_reach(counts, np.sqrt(joint.mean(axis=0)), rms)
+        again = [
+            tones_to_reach(
+                counts, np.sqrt(joint[draw].mean(axis=0)), math.sqrt(apart[draw, k].mean())
+            )
+            for draw in draws
+        ]
+        low, high = np.quantile(np.minimum(again, 10.0 * n), (0.025, 0.975)) / n
+        out.append((int(n), rms, needed, (float(low), float(high))))
+    return out
+
+
+def _ratio_words(needed: float, tones: int, interval: tuple[float, float]) -> str:
+    if not math.isfinite(needed):
+        return f"not within {2 * EXAM_TONES} tones"
+    ends = [f"{end:.0%}" if end < 5.0 else "never" for end in interval]
+    return f"{needed / tones:.0%} [{ends[0]}, {ends[1]}]"
+
+
+def _exam_lines(
+    rows: "pl.DataFrame", known: Sequence[Pair], summary: dict[str, Any]
+) -> tuple[list[str], list[str]]:
+    import polars as pl
+
+    scored = rows.filter(~pl.col("needs_masking"))
+    people = scored["person"].n_unique()
+    left_out = rows["person"].n_unique() - people
+    table = _ratios(scored)
+    lines = [
+        "### Threshold error (RMS over 500-8000 Hz, both ears)",
+        "",
+        f"{people} people, exams as a clinic runs them. {left_out} more whose ears differ by "
+        "40 dB or more somewhere are left out: there the exam of both ears keeps to tones that "
+        "the better ear cannot hear and flags the threshold, and two sittings know nothing of it. "
+        "In brackets: bootstrap over people, 95 %. The ideal observer knows the population's "
+        "covariance of both ears' thresholds (tuning half) and needs no search: more than it saves "
+        "cannot be had from what the ears share, only from a quicker search.",
+        "",
+        "| tones of two sittings | RMS error (dB) | tones of both ears for it | share "
+        "| ideal observer |",
+        "|---|---|---|---|---|",
+    ]
+    found = {}
+    for tones, rms, needed, interval in table:
+        ideal = ideal_tones(known, rms, tones) / tones
+        lines.append(
+            f"| {tones} | {rms:.2f} | {needed:.0f} | {_ratio_words(needed, tones, interval)} "
+            f"| {f'{ideal:.0%}' if math.isfinite(ideal) else '-'} |"
+        )
+        found[tones] = {
+            "rms_db": rms,
+            "joint_tones": needed if math.isfinite(needed) else None,
+            "low": interval[0],
+            "high": interval[1],
+            "ideal": ideal if math.isfinite(ideal) else None,
+        }
+    summary["exams"] = {"people": people, "left_out": left_out, "by_tones": found}
+    targets = [
+        _target(
+            f"the threshold error of two exams of {tones // 2} tones with at most {ASKED:.0%} of "
+            "their tones",
+            f"{_ratio_words(needed, tones, interval)} ({rms:.1f} dB)",
+            needed <= ASKED * tones,
+            summary,
+        )
+        for tones, rms, needed, interval in table
+        if tones in (EXAM_TONES, 2 * EXAM_TONES)
+    ]
+    return [*lines, ""], targets
+
+
+# Screens ---------------------------------------------------------------------------------------
+
+
+def _tones(rows: "pl.DataFrame") -> tuple[float, float]:
+    """Mean tones of a person, both ears together, and its standard error."""
+    import polars as pl
+
+    each = rows.group_by("person").agg(pl.col("tones").sum())["tones"].to_numpy()
+    return float(each.mean()), float(each.std(ddof=1) / math.sqrt(each.size))
+
+
+def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[str], list[str]]:
+    import polars as pl
+
+    rows = _whole_pairs(rows)
+    lines = [
+        "### Screening by rule",
+        "",
+        "The references are two exams of 50 tones. An ear at least "
+        f"{CLEAR_DB:g} dB past the rule counts as changed, at least as much short of it as "
+        "unchanged. One: only the right ear changed. Drawn: changes of both ears from the prior, "
+        f"alike in {ALIKE_SHARE:.0%} of people. Undecided ears count 30 tones. In brackets: "
+        "Wilson, 95 %.",
+        "",
+    ]
+    targets = []
+    for rule in RULE_NAMES:
+        lines += [
+            f"#### {rule}",
+            "",
+            "| condition | | tones | share | changed ears found | missed | unchanged ears cleared "
+            "| called changed |",
+            "|---|---|---|---|---|---|---|---|",
+        ]
+        of_rule = rows.filter(pl.col("rule") == rule)
+        summary.setdefault("screens", {})[rule] = {}
+        for condition in of_rule["condition"].unique(maintain_order=True):
+            part = of_rule.filter(pl.col("condition") == condition)
+            kept = {}
+            for method in (SEPARATE, JOINT):
+                mine = part.filter(pl.col("method") == method)
+                past, short = calls_by_truth(mine, True), calls_by_truth(mine, False)
+                tones, error = _tones(mine)
+                kept[method] = {
+                    "tones": tones, "people": mine["person"].n_unique(),
+                    "found": past.right.value, "missed": past.wrong.value,
+                    "cleared": short.right.value, "called": short.wrong.value,
+                }  # fmt: skip
+                share = tones / kept[SEPARATE]["tones"]
+                lines.append(
+                    f"| {condition} | {method} | {tones:.1f} ± {1.96 * error:.1f} "
+                    f"| {'' if method == SEPARATE else f'{share:.0%}'} | {past.right} "
+                    f"| {past.wrong} | {short.right} | {short.wrong} |"
+                )
+            summary["screens"][rule][condition] = kept
+        lines.append("")
+        for condition in ("unchanged", DRAWN):
+            kept = summary["screens"][rule][condition]
+            share = kept[JOINT]["tones"] / kept[SEPARATE]["tones"]
+            wrong = " / ".join(
+                f"{method}: {100 * kept[method]['called']:.1f} % of unchanged ears called changed"
+                + (
+                    ""
+                    if condition == "unchanged"
+                    else f", {100 * kept[method]['missed']:.1f} % missed"
+                )
+                for method in (SEPARATE, JOINT)
+            )
+            targets.append(
+                _target(
+                    f"{rule}, {condition}: both ears with at most {ASKED:.0%} of the tones of two "
+                    "screens at equal error rates",
+                    f"{share:.0%} ({kept[JOINT]['tones']:.1f} of {kept[SEPARATE]['tones']:.1f} "
+                    f"tones; {wrong})",
+                    share <= ASKED,
+                    summary,
+                )
+            )
+    return lines, targets
+
+
+def _whole_pairs(rows: "pl.DataFrame") -> "pl.DataFrame":
+    """Rows of people neither of whose ears is past the loudest level that is scored."""
+    import polars as pl
+
+    names = ["rule", "condition", "person"]
+    return rows.filter(~pl.col("beyond").any().over(names))
+
+
+def share_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> list[str]:
+    """What the belief in a tie is worth, and costs."""
+    import polars as pl
+
+    rows = _whole_pairs(rows).filter(pl.col("method") == JOINT)
+    lines = [
+        "### Other beliefs about the ears' tie (osha-sts)",
+        "",
+        f"`alike_share` is the probability that both ears changed alike; {ALIKE_SHARE:.2f} is the "
+        "default, 0 takes the ears apart. The ears are the same in every row of a condition.",
+        "",
+        "| condition | alike_share | tones | changed ears found | missed | unchanged ears cleared "
+        "| called changed |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    summary["shares"] = []
+    for condition in rows["condition"].unique(maintain_order=True):
+        for share in sorted(rows["alike_share"].unique()):
+            mine = rows.filter(
+                (pl.col("condition") == condition) & (pl.col("alike_share") == share)
+            )
+            past, short = calls_by_truth(mine, True), calls_by_truth(mine, False)
+            tones, error = _tones(mine)
+            lines.append(
+                f"| {condition} | {share:.2f} | {tones:.1f} ± {1.96 * error:.1f} | {past.right} "
+                f"| {past.wrong} | {short.right} | {short.wrong} |"
+            )
+            summary["shares"].append({"condition": condition, "share": share, "tones": tones})
+    return [*lines, ""]

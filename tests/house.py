@@ -1,0 +1,92 @@
+"""A clinic whose calibrated device is the tests' own browser, and people who are invited there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, Page
+
+from browser import served
+from clinic_day import REFERENCE, Clinic, ear
+from earshift.web import Settings, create_app
+from scripted_listener import ScriptedListener
+from web import with_users
+
+QUICK = {
+    "pulses": 1,
+    "pulse_ms": 60,
+    "pause_ms": 0,
+    "ramp_ms": 20,
+    "window_opens_ms": 50,
+    "window_closes_ms": 500,
+    "gap_min_ms": 0,
+    "gap_max_ms": 50,
+}
+FULL_SCALE_DB_SPL = 110.0
+TYPED = {"earphones": "HDA 200", "connection": "wired", "volume": "8 of 16 bars"}
+
+
+class House:
+    """A running app, an examiner at its API, and a device that is this very browser."""
+
+    def __init__(self, address: str, clinic: Clinic, fingerprint: dict[str, Any]) -> None:
+        self.address, self.clinic = address, clinic
+        device = {"name": "Tablet", "transducer": "circumaural", "fingerprint": fingerprint}
+        self._device = clinic.post("/api/devices", device)["id"]
+        flat = {"500": FULL_SCALE_DB_SPL, "8000": FULL_SCALE_DB_SPL}
+        (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
+        self._retspl: dict[str, float] = preset["values"]
+        calibration = {
+            "done_on": "2026-01-10",
+            "due_on": "2036-01-10",
+            "laboratory": "Example Lab",
+            "coupler": preset["coupler"],
+            "kind": "acoustic",
+            "retspl": preset["name"],
+            "full_scale_db_spl": {"right": flat, "left": flat},
+            "floor_dbfs": -120,
+        }
+        clinic.post(f"/api/devices/{self._device}/calibrations", calibration)
+        check = {"listener": "bob", "deviations_db": {"right": {"1000": 0}, "left": {"1000": 0}}}
+        clinic.post(f"/api/devices/{self._device}/checks", check)
+
+    def invite(self, code: str, ears: tuple[str, ...] = ("right",), **plan: Any) -> dict[str, Any]:
+        """A screen of a new person on their own device. Gives the test and its link."""
+        person = self.clinic.person(f"Secret {code}", code, references=ears)
+        given = {"answered_by": "listener", "mode": "self", "device": self._device}
+        test = self.clinic.begin(person, ears=list(ears), **{**given, "timing": QUICK, **plan})
+        link = self.clinic.post(f"/api/visits/{test['visit']}/link")
+        return {**test, "url": self.address + link["url"]}
+
+    def hearing(self, worse_db: float = 0.0) -> dict[str, list[tuple[float, float]]]:
+        """The softest digital level that a person with the reference's ears hears."""
+        threshold = ear(REFERENCE, worse_db)
+        pairs = [
+            (float(hz), threshold(float(hz)) + retspl - FULL_SCALE_DB_SPL)
+            for hz, retspl in self._retspl.items()
+        ]
+        return {"right": pairs, "left": pairs}
+
+    def seat(self, page: Page, test: dict[str, Any]) -> ScriptedListener:
+        listener = ScriptedListener(page)
+        listener.open(test["url"])
+        return listener
+
+    def decisions(self, test: dict[str, Any]) -> dict[str, str]:
+        exams = [self.clinic.get(f"/api/exams/{exam['id']}") for exam in test["exams"]]
+        return {exam["ear"]: exam["decision"] for exam in exams}
+
+
+@contextmanager
+def open_house(browser: Browser, folder: Path) -> Iterator[House]:
+    """A house over a new database in this folder."""
+    db = str(folder / "clinic.db")
+    with_users(db)
+    with served(create_app(Settings(db=db))) as address, Clinic(address) as clinic:
+        page = browser.new_page()
+        page.goto(f"{address}/static/setup.js")  # any page of the app from which to import
+        look = "async typed => (await import('/static/setup.js')).fingerprint(typed)"
+        fingerprint = page.evaluate(look, TYPED)
+        page.close()
+        yield House(address, clinic, fingerprint)
