@@ -204,6 +204,19 @@ def test_a_tone_above_the_limits_is_not_played(room: Room) -> None:
     assert listener.page.evaluate("ears.onset") is None
 
 
+def test_an_exam_that_the_examiner_pauses_is_checked_again(room: Room) -> None:
+    exam = FakeExam([tone(), tone()], timing=LONG_WINDOW)
+    listener = room(exam)
+    listener.set_up()
+    exam.ready = False
+    listener.at("sides")
+    listener.page.keyboard.press("Escape")  # there is nothing to stop here
+    listener.check_again()
+    listener.at("over")
+    assert exam.told("stop") == []
+    assert [answer["trial"] for answer in exam.told("answer")] == [1, 1, 2]
+
+
 # Set-up -------------------------------------------------------------------------------------------
 
 
