@@ -23,6 +23,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     db = str(tmp_path_factory.mktemp("examiner") / "clinic.db")
     with_users(db)
     with served(create_app(Settings(db=db))) as address:
+        with Clinic(address) as clinic:
+            clinic.warm_up()
         yield address
 
 

@@ -154,11 +154,12 @@ def reference_for(
     simulated: bool = False,
     relative_device: int | None = None,
 ) -> ExamRecord:
-    """What a screen of this ear is compared with: the newest full exam or imported audiogram.
+    """What a screen of this ear is compared with: its baseline, or another one named by `exam_id`.
 
-    `exam_id` names another one of the same ear. Trials of a simulated listener are nobody's
-    hearing: they serve as a reference only when the screen is simulated too. Levels of the
-    uncalibrated `relative_device` compare with its own alone.
+    The baseline is the one that was chosen last, or else the oldest full exam or imported
+    audiogram: a slow loss shows against the first, not against last year. Trials of a simulated
+    listener are nobody's hearing: they serve as a reference only when the screen is simulated too.
+    Levels of the uncalibrated `relative_device` compare with its own alone.
     """
     if exam_id is not None:
         record = store.exam(exam_id)
@@ -171,19 +172,51 @@ def reference_for(
         if reason is not None:
             raise ValueError(f"exam {exam_id} cannot be the reference: {reason}")
         return record
-    reasons = []
-    for record in reversed(store.exams(person_id, ear=ear)):
-        visit = store.visit(record.visit_id)
-        reason = _why_no_reference(record, visit, simulated, relative_device)
-        if reason is None:
-            return record
-        if record.kind != "screen":
-            reasons.append(f"exam {record.id}: {reason}")
+    chosen = store.baseline(person_id, ear)
+    if chosen is not None:
+        record = store.exam(chosen.exam_id)
+        reason = _why_no_reference(record, store.visit(record.visit_id), simulated, relative_device)
+        if reason is not None:
+            raise ValueError(
+                f"the baseline of the {ear} ear, exam {record.id}, cannot be used here: {reason}; "
+                "name another exam by --reference"
+            )
+        return record
+    usable, reasons = references(
+        store, person_id, ear, simulated=simulated, relative_device=relative_device
+    )
+    if usable:
+        return usable[0]
     raise ValueError(
         f"person {person_id} has no full exam or imported audiogram of the {ear} ear to compare "
         f"with{' (' + '; '.join(reasons) + ')' if reasons else ''}; run `earshift exam` or "
         "`earshift import` first"
     )
+
+
+def references(
+    store: "Store",
+    person_id: int,
+    ear: str,
+    *,
+    simulated: bool = False,
+    relative_device: int | None = None,
+) -> tuple[list[ExamRecord], list[str]]:
+    """All that this ear can be compared with, as they were measured, and why not the others."""
+    usable, reasons = [], []
+    for record in store.exams(person_id, ear=ear):
+        visit = store.visit(record.visit_id)
+        reason = _why_no_reference(record, visit, simulated, relative_device)
+        if reason is None:
+            usable.append((measured_at(record, visit), record.id, record))
+        elif record.kind != "screen":
+            reasons.append(f"exam {record.id}: {reason}")
+    return [record for _, _, record in sorted(usable, key=lambda item: item[:2])], reasons
+
+
+def measured_at(record: ExamRecord, visit: Visit) -> datetime:
+    """When the ear was measured; of an audiogram without a date, when it was imported."""
+    return visit.started_at if record.measured_at is None else record.measured_at
 
 
 def _why_no_reference(
@@ -263,7 +296,7 @@ def plan_screen(
     if simulated:  # nobody's ears and nobody's device
         offset, comparison = 0.0, ""
     screen = Screen(
-        _as_reference(store, record),
+        as_reference(store, record),
         protocol,
         rule=rule,
         settings=None if rule is None else RuleSettings(device_offset_sd_db=offset),
@@ -303,13 +336,10 @@ def _other_ear(
 ) -> Audiogram | None:
     """The newest thresholds of the other ear, if there are any."""
     other = EARS[1 - EARS.index(ear)]
-    try:
-        record = reference_for(
-            store, person_id, other, simulated=simulated, relative_device=relative_device
-        )
-    except ValueError:
-        return None
-    return audiogram_of(_as_reference(store, record))
+    usable, _ = references(
+        store, person_id, other, simulated=simulated, relative_device=relative_device
+    )
+    return audiogram_of(as_reference(store, usable[-1])) if usable else None
 
 
 def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
@@ -326,7 +356,8 @@ def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamR
     )
 
 
-def _as_reference(store: "Store", record: ExamRecord) -> Exam | Audiogram:
+def as_reference(store: "Store", record: ExamRecord) -> Exam | Audiogram:
+    """A stored full exam or audiogram as a screen takes it."""
     if record.kind == "audiogram":
         return Audiogram.from_dict(record.design)
     sitting = rebuild(record, (*_carried(store, record), *store.trials(record.id)))
@@ -568,20 +599,23 @@ class Session:
         tone = Tone(asked.frequency_hz, 0.0 if level is None else level)
         self.sitting.domain.check(tone)
         self._refuse_if_moved_on()
-        trial = self.store.append_trial(
+        trial = self._append(
+            asked, played_db_hl=level, heard=as_heard(heard), reaction_ms=reaction_ms
+        )
+        self._take(trial)
+        return trial
+
+    def _append(self, asked: Presentation, **given: Any) -> TrialRecord:
+        return self.store.append_trial(
             self.record.id,
             author=self.author,
             kind=asked.kind,
             ear=asked.ear,
             frequency_hz=asked.frequency_hz,
             asked_db_hl=asked.level_db_hl,
-            played_db_hl=level,
-            heard=as_heard(heard),
-            reaction_ms=reaction_ms,
             number=asked.number,
+            **given,
         )
-        self._take(trial)
-        return trial
 
     def _take(self, trial: TrialRecord) -> None:
         self.trials = (*self.trials, trial)
@@ -622,18 +656,7 @@ class Session:
         """
         asked = self.presentation()
         self._refuse_if_moved_on()
-        trial = self.store.append_trial(
-            self.record.id,
-            author=self.author,
-            kind=asked.kind,
-            ear=asked.ear,
-            frequency_hz=asked.frequency_hz,
-            asked_db_hl=asked.level_db_hl,
-            played_db_hl=asked.level_db_hl,
-            heard=False,
-            number=asked.number,
-            void_reason=reason,
-        )
+        trial = self._append(asked, played_db_hl=asked.level_db_hl, heard=False, void_reason=reason)
         self.trials = (*self.trials, trial)
         self.pause(reason)
 
@@ -737,7 +760,7 @@ class Session:
         return result
 
     def reference_words(self) -> str:
-        """The reference of a screen with its date, and whether there are older ones."""
+        """The reference of a screen with its date, and whether there are others."""
         number = self.record.reference_exam_id
         assert number is not None
         record = self.store.exam(number)
@@ -750,14 +773,13 @@ class Session:
             "an unknown date" if measured is None else f"{measured.astimezone(zone):%Y-%m-%d}"
         )
         simulated = self.store.visit(self.record.visit_id).mode == "simulated"
-        older = [
-            other.id
-            for other in self.store.exams(visit.person_id, ear=record.ear)
-            if other.id < number
-            and _why_no_reference(other, self.store.visit(other.visit_id), simulated) is None
-        ]
-        if older:
-            words += f" (older: {', '.join(map(str, older))}; --reference chooses)"
+        chosen = self.store.baseline(visit.person_id, record.ear)
+        if chosen is not None and chosen.exam_id == number:
+            words += f", the baseline chosen by {chosen.author}"
+        usable, _ = references(self.store, visit.person_id, record.ear, simulated=simulated)
+        others = [other.id for other in usable if other.id != number]
+        if others:
+            words += f" (others: {', '.join(map(str, others))}; --reference chooses)"
         return words
 
     @property
@@ -828,5 +850,5 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
         mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
     )
     return thresholds_from_samples(
-        np.array(frequencies), -draws[:, 1:] / draws[:, :1], screen.domain
+        [(f,) for f in frequencies], -draws[:, 1:] / draws[:, :1], screen.domain
     )
