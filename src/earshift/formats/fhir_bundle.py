@@ -248,22 +248,15 @@ class _Bundle:
         screen["derivedFrom"] = [derived]
         one = {"system": UCUM, "code": "1", "unit": "1"}
         what = "that the rule is met" if verdict.get("rule") else "of change"
-        # A probability would pass for an answer where none can be given.
-        said = verdict["decision"] != "not determinable"
+        evidence = [
+            _own("p-changed", f"Probability {what}", {"value": verdict["p_changed"], **one}),
+            _own("log-bf", "Log Bayes factor of change", {"value": verdict["log_bf"], **one}),
+        ]
+        if verdict["decision"] == "not determinable":  # a probability would pass for an answer
+            evidence = []
         unsaid = set(verdict.get("not_determinable_hz") or ())
         screen["component"] = [
-            *(
-                (
-                    _own(
-                        "p-changed", f"Probability {what}", {"value": verdict["p_changed"], **one}
-                    ),
-                    _own(
-                        "log-bf", "Log Bayes factor of change", {"value": verdict["log_bf"], **one}
-                    ),
-                )
-                if said
-                else ()
-            ),
+            *evidence,
             _own("tones", "Tones answered", {"value": verdict["tones"], **one}),
             *(
                 _own(
