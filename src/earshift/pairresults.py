@@ -6,6 +6,7 @@ Everything is computed from the study's rows; nothing is typed in.
 import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from earshift.pairstudy import (
 )
 from earshift.results import origin
 from earshift.ruleresults import calls_by_truth
-from earshift.rulestudy import CLEAR_DB, RULE_NAMES, Calls
+from earshift.rulestudy import CLEAR_DB, RULE_NAMES, Calls, Share
 from earshift.shift import ALIKE_SHARE
 
 if TYPE_CHECKING:
@@ -228,8 +229,8 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
                 tones, half, median = _tones(mine)
                 kept[method] = {
                     "tones": tones, "median": median, "people": mine["person"].n_unique(),
-                    "found": past.right.value, "missed": past.wrong.value,
-                    "cleared": short.right.value, "called": short.wrong.value,
+                    "found": asdict(past.right), "missed": asdict(past.wrong),
+                    "cleared": asdict(short.right), "called": asdict(short.wrong),
                 }  # fmt: skip
                 share = tones / kept[SEPARATE]["tones"]
                 lines.append(
@@ -242,13 +243,9 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
         for condition in ("unchanged", DRAWN):
             kept = summary["screens"][rule][condition]
             share = kept[JOINT]["tones"] / kept[SEPARATE]["tones"]
-            wrong = " / ".join(
-                f"{method}: {100 * kept[method]['called']:.1f} % of unchanged ears called changed"
-                + (
-                    ""
-                    if condition == "unchanged"
-                    else f", {100 * kept[method]['missed']:.1f} % missed"
-                )
+            wrong = "; ".join(
+                f"{method}: called changed {Share(**kept[method]['called'])}"
+                + (f", missed {Share(**kept[method]['missed'])}" if condition == DRAWN else "")
                 for method in (SEPARATE, JOINT)
             )
             targets.append(
