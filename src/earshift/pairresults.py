@@ -222,7 +222,7 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
         summary.setdefault("screens", {})[rule] = {}
         for condition in of_rule["condition"].unique(maintain_order=True):
             part = of_rule.filter(pl.col("condition") == condition)
-            kept = {}
+            kept: dict[str, dict[str, Any]] = {}
             for method in (SEPARATE, JOINT):
                 mine = part.filter(pl.col("method") == method)
                 past, short = calls_by_truth(mine, True), calls_by_truth(mine, False)
