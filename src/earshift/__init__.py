@@ -25,6 +25,7 @@ _HOMES = {
     "Exam": "exam",
     "Screen": "exam",
     "Verdict": "exam",
+    "PersonVerdict": "bothears",
     "Listener": "listener",
 }
 
@@ -37,6 +38,7 @@ __all__ = [
     "Limits",
     "Listener",
     "Norm",
+    "PersonVerdict",
     "Protocol",
     "Rule",
     "RuleSettings",
@@ -50,6 +52,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from earshift.bothears import PersonVerdict
     from earshift.change import Protocol
     from earshift.exam import Exam, Screen, Verdict
     from earshift.listener import Listener
