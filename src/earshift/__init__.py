@@ -22,10 +22,12 @@ _HOMES = {
     "Rule": "rules",
     "Criterion": "rules",
     "RuleSettings": "shift",
+    "NotchSettings": "notch",
     "Exam": "exam",
     "Screen": "exam",
     "Verdict": "exam",
     "PersonVerdict": "bothears",
+    "Handler": "handler",
     "Listener": "listener",
 }
 
@@ -35,9 +37,11 @@ __all__ = [
     "Criterion",
     "Domain",
     "Exam",
+    "Handler",
     "Limits",
     "Listener",
     "Norm",
+    "NotchSettings",
     "PersonVerdict",
     "Protocol",
     "Rule",
@@ -55,8 +59,10 @@ if TYPE_CHECKING:
     from earshift.bothears import PersonVerdict
     from earshift.change import Protocol
     from earshift.exam import Exam, Screen, Verdict
+    from earshift.handler import Handler
     from earshift.listener import Listener
     from earshift.norms import Norm, population_norm
+    from earshift.notch import NotchSettings
     from earshift.rules import Criterion, Rule
     from earshift.shift import RuleSettings
     from earshift.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial
