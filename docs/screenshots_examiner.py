@@ -93,8 +93,10 @@ PREPARE: dict[str, Callable[[Page], None]] = {
 
 def save_small(shot: bytes, file: Path) -> None:
     """These pages have few colours: a palette makes the picture a third of its size."""
+    every_colour = Image.Quantize.MAXCOVERAGE  # the rarest too: a red circle is a few pixels
     with Image.open(io.BytesIO(shot)) as picture:
-        picture.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
+        small = picture.convert("RGB").quantize(256, every_colour, dither=Image.Dither.NONE)
+        small.save(file, optimize=True)
 
 
 def take(folder: Path) -> None:

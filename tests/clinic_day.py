@@ -43,7 +43,7 @@ class Clinic:
     """A signed-in program at the API of a running app."""
 
     def __init__(self, address: str, user: str = "bob") -> None:
-        self._client = httpx.Client(base_url=address, timeout=120)
+        self._client = httpx.Client(base_url=address, timeout=300)
         self._headers = sign_in(self._client, user, address)
 
     def __enter__(self) -> "Clinic":
@@ -76,6 +76,16 @@ class Clinic:
         """A test, by default a screen of the right ear with an audiometer at hand."""
         wanted = {"kind": "screen", "ears": ["right"], "rule": "osha-sts", "practice": False}
         return self.post(f"/api/people/{person}/tests", {**wanted, **plan})
+
+    def warm_up(self) -> None:
+        """Let the engine be compiled now, for a minute, rather than under somebody's eyes."""
+        self.post("/api/try", {"tones": 2})
+        person = self.person(None, "warm", references=("right",))
+        exam = self.begin(person)["exams"][0]["id"]
+        self.answer(exam, ear(REFERENCE, worse_db=30))
+        full = self.post(f"/api/exams/{exam}/continue")["id"]
+        self.answer(full, ear(REFERENCE), most=2)
+        self.post(f"/api/exams/{full}/finish")
 
     def answer(self, exam: str, hears: Callable[[float], float], most: int = 100) -> Any:
         """Answer as somebody with these thresholds would, until the test or `most` is over."""

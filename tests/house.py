@@ -7,6 +7,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+import earshift as es
 from browser import served
 from clinic_day import REFERENCE, Clinic, ear
 from earshift.web import Settings, create_app
@@ -28,12 +29,13 @@ TYPED = {"earphones": "HDA 200", "connection": "wired", "volume": "8 of 16 bars"
 
 
 class House:
-    """A running app, an examiner at its API, and a device that is this very browser."""
+    """A running app, an examiner at its API, and two devices that are this very browser."""
 
     def __init__(self, address: str, clinic: Clinic, fingerprint: dict[str, Any]) -> None:
         self.address, self.clinic = address, clinic
-        device = {"name": "Tablet", "transducer": "circumaural", "fingerprint": fingerprint}
-        self._device = clinic.post("/api/devices", device)["id"]
+        device = {"transducer": "circumaural", "fingerprint": fingerprint}
+        self._device = clinic.post("/api/devices", {"name": "Tablet", **device})["id"]
+        self.uncalibrated = clinic.post("/api/devices", {"name": "Own telephone", **device})["id"]
         flat = {"500": FULL_SCALE_DB_SPL, "8000": FULL_SCALE_DB_SPL}
         (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
         self._retspl: dict[str, float] = preset["values"]
@@ -81,6 +83,7 @@ class House:
 @contextmanager
 def open_house(browser: Browser, folder: Path) -> Iterator[House]:
     """A house over a new database in this folder."""
+    _compile()
     db = str(folder / "clinic.db")
     with_users(db)
     with served(create_app(Settings(db=db))) as address, Clinic(address) as clinic:
@@ -90,3 +93,12 @@ def open_house(browser: Browser, folder: Path) -> Iterator[House]:
         fingerprint = page.evaluate(look, TYPED)
         page.close()
         yield House(address, clinic, fingerprint)
+
+
+def _compile() -> None:
+    """A new installation compiles for minutes at its first answers: nobody should sit and wait."""
+    audiogram = es.Audiogram({float(hz): level for hz, level in REFERENCE.items()})
+    screen = es.Screen(reference=audiogram, rule="osha-sts", domain="audiometer")
+    for heard in (True, False, True):
+        screen.tell(screen.ask(), heard=heard)
+    screen.verdict()

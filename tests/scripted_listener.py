@@ -105,8 +105,8 @@ class ScriptedListener:
         self.until(lambda: self.page.evaluate(condition))
 
     def at(self, section: str) -> None:
-        """Wait until this part of the page is shown. A new machine first compiles for a minute."""
-        self.page.wait_for_selector(f"#{section}:not([hidden])", timeout=300_000)
+        """Wait until this part of the page is shown."""
+        self.page.wait_for_selector(f"#{section}:not([hidden])", timeout=90_000)
 
     def do(self, action: str, value: str | None = None) -> None:
         """Press the button of this name in the part that is shown."""

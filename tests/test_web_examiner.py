@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, expect
 
 from browser import served
 from clinic_day import BROWSER, LONG_NAME, REFERENCE, Clinic, ear
@@ -23,6 +23,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     db = str(tmp_path_factory.mktemp("examiner") / "clinic.db")
     with_users(db)
     with served(create_app(Settings(db=db))) as address:
+        with Clinic(address) as clinic:
+            clinic.warm_up()
         yield address
 
 
@@ -77,14 +79,13 @@ def complaints(signed_in: Page) -> Iterator[list[str]]:
     """What the browser complained of, the content security policy's refusals included."""
     found: list[str] = []
 
-    def hear(text: str) -> None:
-        if "404" not in text:
-            found.append(text)
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and "404" not in message.text:
+            found.append(message.text)
 
-    on_console: Callable[..., None] = lambda message: (  # noqa: E731
-        hear(message.text) if message.type in ("error", "warning") else None
-    )
-    on_error: Callable[..., None] = lambda error: hear(str(error))  # noqa: E731
+    def on_error(error: Error) -> None:
+        found.append(str(error))
+
     signed_in.on("console", on_console)
     signed_in.on("pageerror", on_error)
     yield found
@@ -153,7 +154,7 @@ def answer_by_keys(page: Page, hears: Callable[[float], float], most: int = 60) 
         )
 
 
-def test_a_working_day_by_keyboard_alone(page: Page, address: str, tmp_path: Path) -> None:
+def test_a_working_day_by_keyboard_alone(page: Page, address: str) -> None:
     """From sign-in to the report: a person, a reference, a screen, a retest, a full audiogram."""
     keyboard = Keyboard(page)
     page.goto(f"{address}/")

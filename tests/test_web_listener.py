@@ -204,6 +204,19 @@ def test_a_tone_above_the_limits_is_not_played(room: Room) -> None:
     assert listener.page.evaluate("ears.onset") is None
 
 
+def test_an_exam_that_the_examiner_pauses_is_checked_again(room: Room) -> None:
+    exam = FakeExam([tone(), tone()], timing=LONG_WINDOW)
+    listener = room(exam)
+    listener.set_up()
+    exam.ready = False
+    listener.at("sides")
+    listener.page.keyboard.press("Escape")  # there is nothing to stop here
+    listener.check_again()
+    listener.at("over")
+    assert exam.told("stop") == []
+    assert [answer["trial"] for answer in exam.told("answer")] == [1, 1, 2]
+
+
 # Set-up -------------------------------------------------------------------------------------------
 
 
@@ -594,6 +607,28 @@ def test_keyboard_only(house: House, page: Page) -> None:
     press_on("next")
     listener.at("over")
     assert house.decisions(test) == {"right": "unchanged"}
+
+
+def test_a_volume_at_which_nothing_is_too_soft_is_refused(house: House, page: Page) -> None:
+    plan = {"kind": "exam", "rule": None, "practice": True, "device": house.uncalibrated}
+    test = house.invite("loud volume", **plan)
+    listener = house.seat(page, test)
+    listener.set_up_until("instruction")
+    listener.hear({ear: [(1000.0, -200.0)] for ear in ("right", "left")})
+    listener.do("next")
+    listener.at("problem")
+    assert "volume" in page.inner_text("#problem-detail")
+    listener.do("retry")
+    listener.at("sides")
+
+
+def test_a_link_that_was_replaced_is_over(house: House, page: Page) -> None:
+    test = house.invite("replaced")
+    listener = house.seat(page, test)
+    listener.at("headphones")
+    house.clinic.post(f"/api/visits/{test['visit']}/link")
+    page.reload()
+    listener.at("ended")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

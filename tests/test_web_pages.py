@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import earshift.web
+from earshift.accounts import sha256
 from earshift.web import Settings, pages
 from web import TestClient, client_of, sign_in, with_users
 
@@ -113,6 +114,16 @@ def test_admins_pages_are_theirs_alone(signed_in: TestClient, address: str) -> N
     assert answer.status_code == (200 if role == "admin" else 403)
     assert answer.headers["content-type"].startswith("text/html")
     assert (f'href="{address}"' in signed_in.get("/").text) == (role == "admin")
+
+
+def test_a_single_user_has_no_accounts_to_see(tmp_path: Path) -> None:
+    settings = Settings(db=str(tmp_path / "own.db"), single_user=True, launch_sha256=sha256("once"))
+    with client_of(settings) as client:
+        first = client.get("/open?token=once")
+        assert first.url.path == "/"
+        assert 'href="/users"' not in first.text
+        assert "sign-out" not in first.text
+        assert 'href="/audit"' in first.text
 
 
 def test_a_wrong_address_is_a_page_that_leads_home_and_repeats_nothing(client: TestClient) -> None:

@@ -384,7 +384,7 @@ def _with_canaries(
     for name in right.ids:
         yield {**right.ids, name: CANARY}, {}, body
     yield right.ids, {}, CANARY.encode()
-    if isinstance(right.json, dict):
+    if isinstance(right.json, dict) and "requestBody" in documented:
         wanted = documented["requestBody"]["content"]["application/json"]["schema"]["$ref"]
         fields = schema["components"]["schemas"][wanted.rpartition("/")[2]]["properties"]
         for name in (*fields, CANARY):

@@ -110,40 +110,34 @@ def fit_ears(answers: Answers, prior: Hyperprior, guess: float, lapse: float) ->
         fitted = field.fit_theta(answers, prior, guess, lapse, FITTED_AT)
         parts = [fitted.at(rho, TOLERANCE) for rho in CORRELATIONS]
     one = answers.places.shape[0] + 1
-    log_Z, fixed = np.array([part[0] for part in parts]), np.array([part[3] for part in parts])
+    log_Z = np.array([value if ok else -np.inf for value, _, _, ok in parts])
     bs = np.zeros((CORRELATIONS.size, 2 * one))
     Gs = np.zeros((CORRELATIONS.size, 2 * one, 2 * one))
-    for j, (_, b, G, _) in enumerate(parts):
-        # Before the left ear's first answer EP knows of the right one only: the rest stays zero.
-        bs[j, : b.size], Gs[j, : b.size, : b.size] = b, G
-    log_Z = np.where(fixed & np.isfinite(log_Z), log_Z, -np.inf)
-    if not np.isfinite(log_Z).any():  # no fixed point anywhere: the prior, and it says so
-        log_Z, bs, Gs = np.zeros_like(log_Z), np.zeros_like(bs), np.zeros_like(Gs)
+    settled = bool(np.isfinite(log_Z).any())
+    if settled:
+        for j, (_, b, G, _) in enumerate(parts):
+            # Before the left ear's first answer EP knows of the right one only: zeros are left.
+            bs[j, : b.size], Gs[j, : b.size, : b.size] = b, G
+    else:  # no fixed point anywhere: the prior, and it says so
+        log_Z = np.zeros(CORRELATIONS.size)
     top = float(log_Z.max())
     weights = np.exp(log_Z - top)
     log_evidence = top + float(np.log(weights.mean()))
-    weights /= weights.sum()
-    fields = {}
-    for number, ear in enumerate(EARS):
-        own, other = (slice(k * one, (k + 1) * one) for k in (number, 1 - number))
-        rho = CORRELATIONS[:, None, None]
-        across = Gs[:, own, other] + Gs[:, other, own] + rho * Gs[:, other, other]
-        b = bs[:, own] + rho[:, 0] * bs[:, other]
-        G = Gs[:, own, own] + rho * across
-        mean = weights @ b
-        apart = b - mean
-        fields[ear] = Field(
+    mean_b, mixed_G = field.mixed_ears(weights / weights.sum(), CORRELATIONS, bs, Gs)
+    return {
+        ear: Field(
             theta=fitted.theta,
             slope_mean=prior.slope_mean,
             places=answers.places,
-            b=mean,
-            G=np.tensordot(weights, G, 1) - (weights[:, None] * apart).T @ apart,
+            b=mean_b[number],
+            G=mixed_G[number],
             log_evidence=log_evidence,
-            converged=bool(fitted.settled and fixed.any()),
+            converged=fitted.settled and settled,
             guess=guess,
             lapse=lapse,
         )
-    return fields
+        for number, ear in enumerate(EARS)
+    }
 
 
 # The exam ----------------------------------------------------------------------------------------
@@ -246,7 +240,7 @@ class BothEarsExam(Exam):
         if mean[0] < SMALLEST_SLOPE:
             return np.full(places.shape[0], np.inf)
         axis = self.domain.intensity
-        levels = np.array([axis.from_model(h) for h in -mean[1:] / mean[0]])
+        levels = axis.origin - axis.scale * mean[1:] / mean[0]
         return np.asarray(np.maximum(levels, axis.values[0]) + INTERAURAL_DB[self.transducer])
 
     def _choose(self) -> Tone:

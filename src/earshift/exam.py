@@ -52,6 +52,7 @@ Spot = float | tuple[float, ...]  # a place in the axes' units; of a tone, its f
 SCHEMA = 1  # of to_dict
 SAMPLES = 4000  # for thresholds and shifts
 FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
+SMALL_CHANGE_DB = 10.0  # a smaller one need not be found for "unchanged"
 UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
 AUDIOMETRIC_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
 
@@ -679,17 +680,21 @@ class Screen(Sitting):
         """Frequencies at which the limits let nothing be heard even by an unchanged ear."""
         if self._reference_levels is None or self.limits is None:
             return {}
-        _, loudest = self.limits.range_at(self.domain)
         unit = self.domain.intensity.unit
-        return {
-            f: f"the reference lies above the loudest tone, {top:g} {unit}"
-            if np.isfinite(top)
-            else "the device does not play it"
-            for f, level, top in zip(
-                self.domain.smooth[0].values, self._reference_levels, loudest, strict=True
-            )
-            if level > top
-        }
+        found = {}
+        for f, level, reach in zip(
+            self.domain.smooth[0].values,
+            self._reference_levels,
+            self.limits.reach(self.domain),
+            strict=True,
+        ):
+            if reach is None:
+                found[f] = "the device does not play it"
+            elif level > reach[1]:
+                found[f] = f"the reference lies above the loudest tone, {reach[1]:g} {unit}"
+            elif level + SMALL_CHANGE_DB < reach[0]:
+                found[f] = f"the device plays nothing softer than {reach[0]:g} {unit}"
+        return found
 
     def _find_unplayable(self, low_hz: float, high_hz: float) -> dict[float, str]:
         """Frequencies between these two at which the limits let nothing be played."""
@@ -878,19 +883,10 @@ class Screen(Sitting):
 
     @property
     def reliability(self) -> str:
-        """Poor when all silent trials were "heard", or two or more and over a third of them.
-
-        Poor, too, when the button was pressed between the tones more often than every other time.
-        Fair when any silent trial was "heard", at some presses, or when the fit did not settle.
-        """
-        alarms, trials = sum(self._catches), len(self._catches)
-        if alarms and (alarms == trials or (alarms >= 2 and alarms > trials / 3)):
-            return "poor"
-        presented = len(self._trials) + trials
-        if self._presses >= POOR_PRESSES and self._presses > presented / 2:
-            return "poor"
+        """As the answers to silence say; at best fair when the fit did not settle."""
+        found = reliability(self._catches, self._presses, len(self._trials))
         settled = self.reference_field.converged and self.state.converged
-        return "fair" if alarms or self._presses >= FAIR_PRESSES or not settled else "good"
+        return "fair" if found == "good" and not settled else found
 
     def thresholds(self, frequencies_hz: Sequence[Spot] | None = None) -> list[Threshold]:
         """The ear's thresholds now, changed and unchanged weighed by their probability."""
@@ -1014,11 +1010,36 @@ def audiogram_of(reference: Exam | Audiogram) -> Audiogram:
     return Audiogram(heard, no_response_db_hl=beyond)
 
 
+def reliability(catches: Sequence[bool], presses: int, tones: int) -> str:
+    """good, fair or poor: how far answers can be trusted that were also given to silence.
+
+    Poor when all silent trials were "heard", or two or more and over a third of them, and when the
+    button was pressed between the tones more often than every other time. Fair when any silent
+    trial was "heard", or at some presses.
+    """
+    alarms, silent = sum(catches), len(catches)
+    if alarms and (alarms == silent or (alarms >= 2 and alarms > silent / 3)):
+        return "poor"
+    if presses >= POOR_PRESSES and presses > (tones + silent) / 2:
+        return "poor"
+    return "fair" if alarms or presses >= FAIR_PRESSES else "good"
+
+
 def _measured(reference: Reference) -> set[float] | None:
-    """The frequencies at which a reference has a threshold; an exam's field has one everywhere."""
+    """The frequencies at which a reference has a threshold.
+
+    An exam's field has one everywhere, unless its device left some frequencies out.
+    """
     if isinstance(reference, Audiogram):
         return set(reference.thresholds_db_hl)
-    return set(reference.frequencies_hz) if isinstance(reference, Norm) else None
+    if isinstance(reference, Norm):
+        return set(reference.frequencies_hz)
+    limits = reference.limits
+    if limits is None or limits.device is None:
+        return None
+    frequencies = reference.domain.smooth[0].values
+    reach = limits.reach(reference.domain)
+    return {f for f, levels in zip(frequencies, reach, strict=True) if levels is not None}
 
 
 def _check_hypotheses(hypotheses: object, *others: object) -> None:

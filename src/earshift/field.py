@@ -379,6 +379,33 @@ def add_p_heard(mu, s, guess, lapse, weight, out):
             out[k, j] += weight * (guess + gain * 0.5 * math.erfc(-z))
 
 
+@njit(cache=True, nogil=True, error_model="numpy")
+def mixed_ears(weights, rhos, bs, Gs):
+    """b and G of the right and the left ear's field, the correlations averaged.
+
+    At one correlation, with e the ear and o the other, b = b_e + rho b_o and
+    G = G_ee + rho (G_eo + G_oe) + rho^2 G_oo.
+    """
+    one = bs.shape[1] // 2
+    mean = np.zeros((2, one))
+    out = np.zeros((2, one, one))
+    for ear in range(2):
+        e, o = ear * one, (1 - ear) * one
+        for j in range(weights.size):
+            for p in range(one):
+                mean[ear, p] += weights[j] * (bs[j, e + p] + rhos[j] * bs[j, o + p])
+        for j in range(weights.size):
+            v, rho = weights[j], rhos[j]
+            for p in range(one):
+                apart = v * (bs[j, e + p] + rho * bs[j, o + p] - mean[ear, p])
+                for q in range(one):
+                    across = Gs[j, e + p, o + q] + Gs[j, o + p, e + q]
+                    G = Gs[j, e + p, e + q] + rho * (across + rho * Gs[j, o + p, o + q])
+                    gap = bs[j, e + q] + rho * bs[j, o + q] - mean[ear, q]
+                    out[ear, p, q] += v * G - apart * gap
+    return mean, out
+
+
 NO_REFERENCE_B = np.zeros(0)
 NO_REFERENCE_G = np.zeros((0, 0))
 

@@ -24,7 +24,7 @@ from earshift.pairstudy import (
 )
 from earshift.results import origin
 from earshift.ruleresults import calls_by_truth
-from earshift.rulestudy import CLEAR_DB, RULE_NAMES
+from earshift.rulestudy import CLEAR_DB, RULE_NAMES, Calls
 from earshift.shift import ALIKE_SHARE
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+CALL_COLUMNS = "| changed ears found | missed | unchanged ears cleared | called changed |"
 ASKED = 0.65  # of the tones of two sittings
 BOOTSTRAPS = 500
 
@@ -180,12 +181,18 @@ def _exam_lines(
 # Screens ---------------------------------------------------------------------------------------
 
 
-def _tones(rows: "pl.DataFrame") -> tuple[float, float]:
-    """Mean tones of a person, both ears together, and its standard error."""
+def _call_cells(past: Calls, short: Calls) -> str:
+    """The cells under `CALL_COLUMNS`."""
+    return f"| {past.right} | {past.wrong} | {short.right} | {short.wrong} |"
+
+
+def _tones(rows: "pl.DataFrame") -> tuple[float, float, float]:
+    """Tones of a person, both ears together: mean, half its 95 % interval, and median."""
     import polars as pl
 
     each = rows.group_by("person").agg(pl.col("tones").sum())["tones"].to_numpy()
-    return float(each.mean()), float(each.std(ddof=1) / math.sqrt(each.size))
+    half = 1.96 * float(each.std(ddof=1)) / math.sqrt(each.size)
+    return float(each.mean()), half, float(np.median(each))
 
 
 def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[str], list[str]]:
@@ -207,9 +214,8 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
         lines += [
             f"#### {rule}",
             "",
-            "| condition | | tones | share | changed ears found | missed | unchanged ears cleared "
-            "| called changed |",
-            "|---|---|---|---|---|---|---|---|",
+            f"| condition | | tones | median | share {CALL_COLUMNS}",
+            "|---|---|---|---|---|---|---|---|---|",
         ]
         of_rule = rows.filter(pl.col("rule") == rule)
         summary.setdefault("screens", {})[rule] = {}
@@ -219,17 +225,17 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
             for method in (SEPARATE, JOINT):
                 mine = part.filter(pl.col("method") == method)
                 past, short = calls_by_truth(mine, True), calls_by_truth(mine, False)
-                tones, error = _tones(mine)
+                tones, half, median = _tones(mine)
                 kept[method] = {
-                    "tones": tones, "people": mine["person"].n_unique(),
+                    "tones": tones, "median": median, "people": mine["person"].n_unique(),
                     "found": past.right.value, "missed": past.wrong.value,
                     "cleared": short.right.value, "called": short.wrong.value,
                 }  # fmt: skip
                 share = tones / kept[SEPARATE]["tones"]
                 lines.append(
-                    f"| {condition} | {method} | {tones:.1f} ± {1.96 * error:.1f} "
-                    f"| {'' if method == SEPARATE else f'{share:.0%}'} | {past.right} "
-                    f"| {past.wrong} | {short.right} | {short.wrong} |"
+                    f"| {condition} | {method} | {tones:.1f} ± {half:.1f} | {median:g} "
+                    f"| {'' if method == SEPARATE else f'{share:.0%}'} "
+                    f"{_call_cells(past, short)}"
                 )
             summary["screens"][rule][condition] = kept
         lines.append("")
@@ -249,8 +255,9 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
                 _target(
                     f"{rule}, {condition}: both ears with at most {ASKED:.0%} of the tones of two "
                     "screens at equal error rates",
-                    f"{share:.0%} ({kept[JOINT]['tones']:.1f} of {kept[SEPARATE]['tones']:.1f} "
-                    f"tones; {wrong})",
+                    f"{share:.0%} (mean {kept[JOINT]['tones']:.1f} of "
+                    f"{kept[SEPARATE]['tones']:.1f} tones, median {kept[JOINT]['median']:g} of "
+                    f"{kept[SEPARATE]['median']:g}; {wrong})",
                     share <= ASKED,
                     summary,
                 )
@@ -277,9 +284,8 @@ def share_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> list[str]:
         f"`alike_share` is the probability that both ears changed alike; {ALIKE_SHARE:.2f} is the "
         "default, 0 takes the ears apart. The ears are the same in every row of a condition.",
         "",
-        "| condition | alike_share | tones | changed ears found | missed | unchanged ears cleared "
-        "| called changed |",
-        "|---|---|---|---|---|---|---|",
+        f"| condition | alike_share | tones | median {CALL_COLUMNS}",
+        "|---|---|---|---|---|---|---|---|",
     ]
     summary["shares"] = []
     for condition in rows["condition"].unique(maintain_order=True):
@@ -288,10 +294,10 @@ def share_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> list[str]:
                 (pl.col("condition") == condition) & (pl.col("alike_share") == share)
             )
             past, short = calls_by_truth(mine, True), calls_by_truth(mine, False)
-            tones, error = _tones(mine)
+            tones, half, median = _tones(mine)
             lines.append(
-                f"| {condition} | {share:.2f} | {tones:.1f} ± {1.96 * error:.1f} | {past.right} "
-                f"| {past.wrong} | {short.right} | {short.wrong} |"
+                f"| {condition} | {share:.2f} | {tones:.1f} ± {half:.1f} | {median:g} "
+                f"{_call_cells(past, short)}"
             )
             summary["shares"].append({"condition": condition, "share": share, "tones": tones})
     return [*lines, ""]

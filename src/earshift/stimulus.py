@@ -402,6 +402,14 @@ class Limits:
         ends = np.array([known.get(f, nothing) for f in domain.smooth[0].values])
         return ends[:, 0], np.minimum(ends[:, 1], self.cap_db_hl)
 
+    def reach(self, domain: Domain) -> list[tuple[float, float] | None]:
+        """The softest and loudest candidate that could ever be played at every place, if any."""
+        ends = []
+        for low, high in zip(*self.range_at(domain), strict=True):
+            within = [v for v in domain.intensity.values if low - 1e-9 <= v <= high + 1e-9]
+            ends.append((within[0], within[-1]) if within else None)
+        return ends
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 

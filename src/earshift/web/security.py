@@ -68,7 +68,7 @@ class Guard:
             await send({"type": "websocket.close", "code": 1008})
             return
         began = time.perf_counter()
-        scope.setdefault("state", {})
+        scope["state"] = dict(scope.get("state") or {})  # a session must never meet another request
         answer = _Answer(scope, send, self._settings)
         try:
             refusal = await self._refusal(scope)
@@ -81,7 +81,9 @@ class Guard:
             if not answer.status:
                 await _told(HTTPStatus.INTERNAL_SERVER_ERROR, FAILED)(scope, receive, answer)
         milliseconds = 1000 * (time.perf_counter() - began)
-        log.info("%s %s %.0f ms", _route(scope), answer.status, milliseconds)
+        is_file = scope["path"].startswith(STATIC) and answer.status < 400
+        say = log.debug if is_file else log.info
+        say("%s %s %.0f ms", _route(scope), answer.status, milliseconds)
 
     async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)

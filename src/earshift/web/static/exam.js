@@ -81,7 +81,9 @@ const mayAnswer = () =>
   atDesk() && presentation() !== null && (byHand() || played === presentation().trial);
 
 function showDesk() {
+  const left = !atDesk() && byId("desk").contains(document.activeElement);
   byId("desk").hidden = !atDesk();
+  if (left) byId("verdict-heading").focus();
   if (!atDesk()) return;
   const { presentation: tone, sound, progress, problem } = exam.play;
   byId("answers").hidden = tone === null;
@@ -188,7 +190,9 @@ const ACTIONS = ["undo", "pause", "resume", "finish", "retest", "continue", "rel
 const ANOTHER_EXAM = ["retest", "continue"];
 
 function showActions() {
-  const offered = ACTIONS.filter((name) => exam.can.includes(name));
+  const makesSense = (name) =>
+    exam.kind !== "audiogram" && (name !== "release" || exam.answered_by === "listener");
+  const offered = ACTIONS.filter((name) => exam.can.includes(name) && makesSense(name));
   const key = `${offered.join()} ${exam.released}`;
   if (byId("actions").dataset.offered === key) return;
   byId("actions").dataset.offered = key;
@@ -198,7 +202,9 @@ function showActions() {
     button.addEventListener("click", () => acting(button, () => act(name)));
     return button;
   });
+  const within = byId("actions").contains(document.activeElement);
   fill(byId("actions"), made.length ? made : el("p", { class: "quiet" }, t("exam.nothing")));
+  if (within) (made[0] ?? byId("heading")).focus(); // the button that was pressed is gone
   const report = `/api/visits/${exam.visit}/report`;
   fill(
     byId("reports"),

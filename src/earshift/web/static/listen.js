@@ -217,16 +217,16 @@ async function test(play) {
   player = createPlayer(ctx, server, { onPlay: showPlay, onStop: showPaused });
   show("test");
   const awake = navigator.wakeLock?.request("screen").catch(() => null);
-  const run = player.run(play);
-  stoppedRun = run;
+  stoppedRun = player.run(play);
+  let outcome;
   try {
-    const { play: last, stopped, error } = await run;
-    if (error) showProblem(error.message);
-    else if (!stopped) await goOn(last);
+    outcome = await stoppedRun;
   } finally {
     player = null;
-    (await awake)?.release();
+    awake?.then((lock) => lock?.release());
   }
+  if (outcome.error) showProblem(outcome.error.message);
+  else if (!outcome.stopped) await goOn(outcome.play);
 }
 
 // What an action starts may fail in any of its steps: the page always says so.

@@ -9,10 +9,15 @@ import { probability } from "./probability.js";
 /** The view that the page's template holds; `draw` it with what `Live` says and the next tone. */
 export function liveView() {
   const ear = audiogram(byId("audiogram"));
+  let running = false;
   const chance = probability(byId("probability"));
   return {
     draw(live, next = null) {
-      showVerdict(live);
+      const over = !["open", "paused"].includes(live.state);
+      showVerdict(live, over);
+      // Spoken once, at the end: a sentence after every tone would be in the way.
+      if (over && running) byId("verdict-said").textContent = byId("verdict").textContent;
+      running = !over;
       facts(byId("counts"), countsOf(live));
       fill(byId("live-notes"), live.notes.filter((note) => !live.words.includes(note)).map((note) => el("li", {}, note)));
       ear.draw({ ...live, next });
@@ -22,18 +27,14 @@ export function liveView() {
   };
 }
 
-function showVerdict(live) {
-  // A verdict is what the test ended with; before that there is only how it stands.
-  const running = ["open", "paused"].includes(live.state);
-  const decision = running ? null : live.decision;
+/** A verdict is what the test ended with; before that there is only how it stands. */
+function showVerdict(live, over) {
+  const decision = over ? live.decision : null;
   const line = decision
     ? el("p", { class: "verdict" }, decisionBadge(decision))
     : el("p", { class: "verdict" }, el("span", { class: "badge open" }, word("state", live.state)));
-  const said = [line, live.words ? el("p", {}, running ? t("live.so_far", { words: live.words }) : live.words) : null];
-  // Written only when it says something else: a screen reader repeats what is written.
-  const place = byId("verdict");
-  const whole = el("div", {}, said.filter(Boolean));
-  if (place.textContent !== whole.textContent) fill(place, whole);
+  const said = [line, live.words ? el("p", {}, over ? live.words : t("live.so_far", { words: live.words })) : null];
+  fill(byId("verdict"), said.filter(Boolean));
 }
 
 function countsOf(live) {

@@ -65,7 +65,17 @@ export function table(caption, columns, rows, attributes = {}) {
     el("thead", {}, head),
     el("tbody", {}, body),
   );
-  return el("div", { class: "scroll", tabindex: "0", role: "group", "aria-label": caption }, whole);
+  const box = el("div", { class: "scroll" }, whole);
+  // Who has only a keyboard must be able to scroll it, and need not stop at it otherwise.
+  new ResizeObserver(() => {
+    const hides = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
+    const named = { tabindex: "0", role: "group", "aria-label": caption };
+    for (const [name, value] of Object.entries(named)) {
+      if (hides) box.setAttribute(name, value);
+      else box.removeAttribute(name);
+    }
+  }).observe(box);
+  return box;
 }
 
 /** A kept <details>: the numbers behind a picture, open or closed as the reader left it. */

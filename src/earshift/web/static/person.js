@@ -82,7 +82,7 @@ function drawThresholds(place, ear, unit, points) {
     lines,
     columns: [t("person.day"), ...hz.map((each) => t("chart.hz", { n: each }))],
     rows: points.map((point) => [
-      point.on,
+      dayText(point.on),
       ...hz.map((each) => (each in point.thresholds ? decibels(point.thresholds[each]) : "\u2013")),
     ]),
   });
@@ -97,7 +97,7 @@ function drawChance(place, ear, points) {
     lines: [{ name: "", points: points.map((point) => ({ x: Date.parse(point.on), y: point.p_changed, mark: point.decision })) }],
     columns: [t("person.day"), t("probability.p"), t("person.decision")],
     rows: points.map((point) => [
-      point.on,
+      dayText(point.on),
       percent(point.p_changed),
       point.decision ? word("decision", point.decision) : "\u2013",
     ]),
