@@ -813,3 +813,23 @@ def test_without_calibration_the_own_level_is_found_again_after_a_break(desk: De
     play, levels = practise(listener.ready(), 5)  # somebody has turned the volume up
     assert play["state"] == "check"
     assert "not what it was" in play["problem"]
+
+
+def test_a_baseline_is_the_oldest_until_somebody_chooses_another(desk: Desk) -> None:
+    person = desk.person()
+    new = desk.reference(person, measured_on="2025-05-05")["id"]
+    old = desk.reference(person, measured_on="2020-01-01")["id"]
+    other_ear = desk.reference(person, "left")["id"]
+    baselines = desk.get(f"/people/{person}")["baselines"]
+    assert baselines["right"]["exam"] == old
+    assert baselines["right"]["chosen_by"] is None
+    body = {"ear": "right", "exam": other_ear, "reason": "mixed up"}
+    assert "ears are never mixed" in desk.post(f"/people/{person}/baseline", body, 409)["detail"]
+    body = {"ear": "right", "exam": new, "reason": "persistent shift, seen by Dr B"}
+    chosen = desk.post(f"/people/{person}/baseline", body)
+    assert (chosen["exam"], chosen["chosen_by"]) == (new, "bob")
+    again = desk.get(f"/people/{person}")["baselines"]["right"]
+    assert again["reason"] == "persistent shift, seen by Dr B"
+    seen = desk.get(f"/people/{person}/monitoring")["right"]
+    assert [one["exam"] for one in seen["occasions"]] == [old, new]
+    assert seen["baseline"] == again

@@ -105,6 +105,11 @@ class World:
             self.post(f"people/{person}/audiograms", ear=ear, thresholds=THRESHOLDS)
         return person
 
+    def new_reference(self) -> str:
+        """An audiogram of the left ear of the person."""
+        made = self.post(f"people/{self.person}/audiograms", ear="left", thresholds=THRESHOLDS)
+        return str(made["id"])
+
     def new_exam(self, *, answers: int = 0) -> str:
         """An open exam of a new person that the examiner answers."""
         test = self.post(
@@ -199,6 +204,10 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/people/{person}/correct": lambda w, _: Right(
         {"person": w.person}, json={"reason": "test", "name": "Somebody"}
     ),
+    "POST /api/people/{person}/baseline": lambda w, _: Right(
+        {"person": w.person}, json={"ear": "left", "exam": w.new_reference(), "reason": "test"}
+    ),
+    "GET /api/people/{person}/monitoring": lambda w, _: Right({"person": w.person}),
     "POST /api/people/{person}/notes": lambda w, _: Right({"person": w.person}, json={"text": "x"}),
     "POST /api/people/{person}/audiograms": lambda w, _: Right(
         {"person": w.person}, json={"ear": "left", "thresholds": THRESHOLDS}

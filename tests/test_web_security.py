@@ -538,6 +538,8 @@ CALLERS = {
     "POST /api/people": USERS,
     "GET /api/people/{person}": USERS,
     "POST /api/people/{person}/correct": USERS,
+    "POST /api/people/{person}/baseline": USERS,
+    "GET /api/people/{person}/monitoring": USERS,
     "POST /api/people/{person}/notes": USERS,
     "POST /api/people/{person}/audiograms": USERS,
     "POST /api/people/{person}/tests": USERS,
