@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test soak fhir-check check lint types bench bench-peers bench-store bench-serve results picture constraints clean help
+.PHONY: demo test soak fhir-check check lint types bench bench-peers bench-store bench-serve results picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,6 +17,10 @@ $(STAMP): pyproject.toml constraints.txt
 picture: $(STAMP) ## the README's picture, from the demo
 	$(BIN)/earshift demo --out build/demo
 	cp build/demo/audiograms.png docs/demo.png
+
+screenshots: $(STAMP) ## pictures of the web app's pages, from the app itself
+	$(BIN)/python docs/make_screenshots.py docs/images
+	$(BIN)/python docs/screenshots_examiner.py docs/images
 
 demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 	$(BIN)/earshift demo

@@ -227,6 +227,12 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/exams/{exam}/answer": lambda w, _: Right(
         {"exam": w.new_exam()}, json={"trial": 1, "heard": True}
     ),
+    "POST /api/exams/{exam}/ready": lambda w, _: Right(
+        {"exam": w.new_exam()}, json={"fingerprint": None}
+    ),
+    "POST /api/exams/{exam}/stop": lambda w, _: Right(
+        {"exam": w.new_exam()}, json={"trial": 1, "reason": "panic"}
+    ),
     "POST /api/exams/{exam}/undo": _in_state(None, answers=1),
     "POST /api/exams/{exam}/pause": _in_state(None),
     "POST /api/exams/{exam}/resume": _in_state("pause"),

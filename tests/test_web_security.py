@@ -553,6 +553,8 @@ CALLERS = {
     "GET /api/exams/{exam}": USERS,
     "GET /api/exams/{exam}/live": USERS,
     "POST /api/exams/{exam}/answer": USERS,
+    "POST /api/exams/{exam}/ready": USERS,
+    "POST /api/exams/{exam}/stop": USERS,
     "POST /api/exams/{exam}/undo": USERS,
     "POST /api/exams/{exam}/pause": USERS,
     "POST /api/exams/{exam}/resume": USERS,
