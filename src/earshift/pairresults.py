@@ -212,7 +212,8 @@ def _tones(rows: "pl.DataFrame") -> tuple[float, float, float]:
     import polars as pl
 
     each = rows.group_by("person").agg(pl.col("tones").sum())["tones"].to_numpy()
-    half = 1.96 * float(each.std(ddof=1)) / math.sqrt(each.size)
+    few = each.size < 2
+    half = math.inf if few else 1.96 * float(each.std(ddof=1)) / math.sqrt(each.size)
     return float(each.mean()), half, float(np.median(each))
 
 
@@ -242,6 +243,8 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
         summary.setdefault("screens", {})[rule] = {}
         for condition in (*pair_conditions(), DRAWN):
             part = of_rule.filter(pl.col("condition") == condition)
+            if part.is_empty():  # nobody whose ears can be scored
+                continue
             kept: dict[str, dict[str, Any]] = {}
             for method in (SEPARATE, JOINT):
                 mine = part.filter(pl.col("method") == method)
@@ -261,7 +264,9 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
             summary["screens"][rule][condition] = kept
         lines.append("")
         for condition in ("unchanged", DRAWN):
-            kept = summary["screens"][rule][condition]
+            kept = summary["screens"][rule].get(condition)
+            if kept is None:
+                continue
             share = kept[JOINT]["tones"] / kept[SEPARATE]["tones"]
             wrong = "; ".join(
                 f"{method}: called changed {Share(**kept[method]['called'])}"
