@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,15 +32,15 @@ class House:
     """A running app, an examiner at its API, and a device that is this very browser."""
 
     def __init__(self, address: str, clinic: Clinic, fingerprint: dict[str, Any]) -> None:
-        self.address, self.clinic = address, clinic
+        self.address, self.clinic, self._fingerprint = address, clinic, fingerprint
         device = {"name": "Tablet", "transducer": "circumaural", "fingerprint": fingerprint}
         self._device = clinic.post("/api/devices", device)["id"]
         flat = {"500": FULL_SCALE_DB_SPL, "8000": FULL_SCALE_DB_SPL}
         (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
         self._retspl: dict[str, float] = preset["values"]
         calibration = {
-            "done_on": "2026-01-10",
-            "due_on": "2036-01-10",
+            "done_on": str(date.today() - timedelta(30)),
+            "due_on": str(date.today() + timedelta(300)),
             "laboratory": "Example Lab",
             "coupler": preset["coupler"],
             "kind": "acoustic",
@@ -68,7 +69,13 @@ class House:
         ]
         return {"right": pairs, "left": pairs}
 
+    def settle_in(self, page: Page) -> None:
+        """Make the browser of this page, which is new to the app, the device of this house."""
+        number = self._fingerprint["installation"]
+        page.add_init_script(f'localStorage.setItem("installation", "{number}")')
+
     def seat(self, page: Page, test: dict[str, Any]) -> ScriptedListener:
+        self.settle_in(page)
         listener = ScriptedListener(page)
         listener.open(test["url"])
         return listener
@@ -86,7 +93,11 @@ def open_house(browser: Browser, folder: Path) -> Iterator[House]:
     with served(create_app(Settings(db=db))) as address, Clinic(address) as clinic:
         page = browser.new_page()
         page.goto(f"{address}/static/setup.js")  # any page of the app from which to import
-        look = "async typed => (await import('/static/setup.js')).fingerprint(typed)"
-        fingerprint = page.evaluate(look, TYPED)
+        register = """async (typed) => {
+          const setup = await import("/static/setup.js");
+          setup.becomeDevice();
+          return setup.fingerprint(typed);
+        }"""
+        fingerprint = page.evaluate(register, TYPED)
         page.close()
         yield House(address, clinic, fingerprint)
