@@ -81,6 +81,7 @@ results: $(STAMP) ## run all studies and write docs/results.md from them
 	$(BIN)/earshift study sensitivity --reps 1 --out results/sensitivity --json > /dev/null
 	$(BIN)/earshift study rules --ears $(EARS) --half held-back --compared 50 --calibration 150 --full 30 --frontier 30 --out results/rules --json > /dev/null
 	$(BIN)/earshift study both --ears $(EARS) --half held-back --people 120 --screened 100 --sensitivity 30 --out results/both --json > /dev/null
+	$(BIN)/earshift study notch --ears $(EARS) --half held-back --out results/notch --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
 
 constraints: ## pin the versions of everything, without addresses

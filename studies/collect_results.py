@@ -13,6 +13,7 @@ from typing import Any
 
 PARTS = {
     "rules": "Screening by rule: is the threshold-shift rule met?",
+    "notch": "The noise notch, in a person without an earlier exam",
     "both": "Both ears in one sitting",
     "best": "The paper's experiment with our settings",
     "paper": "The paper's experiment with the settings closest to its text",
@@ -134,7 +135,7 @@ def main(results: Path, docs: Path) -> None:
     for name, title in PARTS.items():
         text = (results / name / "results.md").read_text(encoding="utf-8")
         for picture in (results / name).glob("*.png"):
-            if name in ("best", "rules"):
+            if name in ("best", "rules", "notch"):
                 shutil.copy(picture, docs / f"results-{picture.name}")
                 text = text.replace(f"({picture.name})", f"(results-{picture.name})")
             else:

@@ -8,6 +8,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, Page
 
+import earshift as es
 from browser import served
 from clinic_day import REFERENCE, Clinic, ear
 from earshift.web import Settings, create_app
@@ -29,12 +30,13 @@ TYPED = {"earphones": "HDA 200", "connection": "wired", "volume": "8 of 16 bars"
 
 
 class House:
-    """A running app, an examiner at its API, and a device that is this very browser."""
+    """A running app, an examiner at its API, and two devices that are this very browser."""
 
     def __init__(self, address: str, clinic: Clinic, fingerprint: dict[str, Any]) -> None:
         self.address, self.clinic, self._fingerprint = address, clinic, fingerprint
-        device = {"name": "Tablet", "transducer": "circumaural", "fingerprint": fingerprint}
-        self._device = clinic.post("/api/devices", device)["id"]
+        device = {"transducer": "circumaural", "fingerprint": fingerprint}
+        self._device = clinic.post("/api/devices", {"name": "Tablet", **device})["id"]
+        self.uncalibrated = clinic.post("/api/devices", {"name": "Own telephone", **device})["id"]
         flat = {"500": FULL_SCALE_DB_SPL, "8000": FULL_SCALE_DB_SPL}
         (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
         self._retspl: dict[str, float] = preset["values"]
@@ -85,19 +87,35 @@ class House:
         return {exam["ear"]: exam["decision"] for exam in exams}
 
 
+def become_device(page: Page) -> dict[str, Any]:
+    """Make the browser of a page of the app a device. Gives its fingerprint."""
+    register = """async (typed) => {
+      const setup = await import("/static/setup.js");
+      setup.becomeDevice();
+      return setup.fingerprint(typed);
+    }"""
+    fingerprint: dict[str, Any] = page.evaluate(register, TYPED)
+    return fingerprint
+
+
 @contextmanager
 def open_house(browser: Browser, folder: Path) -> Iterator[House]:
     """A house over a new database in this folder."""
+    _compile()
     db = str(folder / "clinic.db")
     with_users(db)
     with served(create_app(Settings(db=db))) as address, Clinic(address) as clinic:
         page = browser.new_page()
         page.goto(f"{address}/static/setup.js")  # any page of the app from which to import
-        register = """async (typed) => {
-          const setup = await import("/static/setup.js");
-          setup.becomeDevice();
-          return setup.fingerprint(typed);
-        }"""
-        fingerprint = page.evaluate(register, TYPED)
+        fingerprint = become_device(page)
         page.close()
         yield House(address, clinic, fingerprint)
+
+
+def _compile() -> None:
+    """A new installation compiles for minutes at its first answers: nobody should sit and wait."""
+    audiogram = es.Audiogram({float(hz): level for hz, level in REFERENCE.items()})
+    screen = es.Screen(reference=audiogram, rule="osha-sts", domain="audiometer")
+    for heard in (True, False, True):
+        screen.tell(screen.ask(), heard=heard)
+    screen.verdict()

@@ -105,8 +105,8 @@ class ScriptedListener:
         self.until(lambda: self.page.evaluate(condition))
 
     def at(self, section: str) -> None:
-        """Wait until this part of the page is shown. A new machine first compiles for a minute."""
-        self.page.wait_for_selector(f"#{section}:not([hidden])", timeout=300_000)
+        """Wait until this part of the page is shown."""
+        self.page.wait_for_selector(f"#{section}:not([hidden])", timeout=90_000)
 
     def do(self, action: str, value: str | None = None) -> None:
         """Press the button of this name in the part that is shown."""
@@ -140,6 +140,13 @@ class ScriptedListener:
     def set_up(self) -> None:
         """The whole set-up, up to the first tone."""
         self.set_up_until("test")
+
+    def set_up_desk(self) -> None:
+        """The set-up at the examiner's desk, up to its first tone."""
+        self.at("headphones")
+        self.do("next")
+        self.check_ears_and_volume()
+        self.at("desk")
 
     def set_up_to_plan(self, *presentations: list[tuple[float, str]], record: bool = False) -> None:
         """The whole set-up, and `plan` for the tones from the first on."""

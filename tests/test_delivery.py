@@ -192,6 +192,11 @@ def a_device(store: Store, calibrated_until: date | None, **given: Any) -> int:
     return device.id
 
 
+def test_two_devices_that_nobody_knows_are_not_the_same(store: Store, person: Person) -> None:
+    finished_exam(store, person, None)
+    assert offset_of(store, person, None) == (6.0, "Reference calibration unknown.")
+
+
 def offset_of(store: Store, person: Person, device_id: int | None) -> tuple[float, str]:
     plan = visits.plan_screen(store, person.id, "right", device_id=device_id, seed=1)
     assert isinstance(plan.sitting, es.Screen)

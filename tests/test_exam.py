@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 import earshift as es
 from earshift.change import OPTIONS
+from earshift.exam import PlaceShift
+from earshift.field import PlaceThreshold
 from earshift.stimulus import AUDIOMETER_HZ, DOMAINS, LEVELS_DB_HL, Axis, Domain, allowed
 from helpers import HZ, MILD, NORMAL, Sitting, run_exam, tell_all
 
@@ -793,8 +795,23 @@ def test_exams_and_screens_work_on_other_axes_than_tones() -> None:
             screen.tell(screen.ask(), sees(screen.ask(), limit_db))
         assert screen.verdict().decision == decision
         assert through_json(screen).ask() == screen.ask()
-    with pytest.raises(ValueError, match="domain of tones"):
-        exam.thresholds()
+    with pytest.raises(ValueError, match="cycles_per_degree, duration_ms"):
+        exam.thresholds([4.0])
+    with pytest.raises(ValueError, match="outside the domain"):
+        exam.thresholds([(99.0, 100.0)])
+    with pytest.raises(ValueError, match="at least one place"):
+        exam.thresholds([])
+    (there,) = exam.thresholds([(4.0, 100.0)])
+    assert isinstance(there, PlaceThreshold)
+    assert there.place == (("cycles_per_degree", 4.0), ("duration_ms", 100.0))
+    assert there.low <= there.level <= there.high
+    assert abs(there.level + 30.0) < 6.0
+    assert len(exam.thresholds()) == 18
+    (worse,) = screen.verdict([(4.0, 100.0)]).shifts
+    assert isinstance(worse, PlaceShift)
+    assert worse.place == there.place
+    assert worse.low > 5.0
+    assert worse.low <= worse.shift <= worse.high
 
 
 @pytest.mark.parametrize(
@@ -810,3 +827,37 @@ def test_a_stimulus_of_other_axes_is_refused(stimulus: object) -> None:
     with pytest.raises(ValueError, match=r"expected|outside"):
         exam.tell(stimulus, True)
     assert exam.trials == ()
+
+
+DURATIONS = Domain(
+    Axis("level_db_hl", "dB HL", tuple(range(-10, 101, 5)), 50.0, 10.0),
+    (
+        Axis("frequency_hz", "Hz", (500, 1000, 2000, 4000), 1000.0, 1.0, logarithmic=True),
+        Axis("duration_ms", "ms", (20, 50, 200), 200.0, 1.0, logarithmic=True),
+    ),
+)
+
+
+def test_a_tone_with_a_third_axis_is_a_stimulus_and_goes_through_json() -> None:
+    exam = es.Exam(domain=DURATIONS, max_tones=5)
+    for _ in range(5):
+        stimulus = exam.ask()
+        assert isinstance(stimulus, es.Stimulus)
+        exam.tell(stimulus, stimulus.level_db_hl > 30.0)
+    back = through_json(exam)
+    assert back.trials == exam.trials
+    assert back.ask() == exam.ask()
+
+
+def test_a_reference_on_other_axes_is_refused() -> None:
+    tones = es.Exam(domain="audiometer")
+    tones.tell(es.Tone(1000.0, 40.0), True)
+    with pytest.raises(ValueError, match=r"axes level_db_hl, frequency_hz.*contrast_db"):
+        es.Screen(tones, domain=CONTRAST)
+    for reference in (es.Audiogram({1000.0: 20.0}), es.population_norm()):
+        with pytest.raises(ValueError, match="for tones alone"):
+            es.Screen(reference, domain=CONTRAST)
+    seen = es.Exam(domain=CONTRAST)
+    seen.tell(seen.ask(), True)
+    with pytest.raises(ValueError, match="need a domain of tones"):
+        es.Screen(seen, rule="osha-sts")

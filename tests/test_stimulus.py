@@ -250,3 +250,31 @@ def test_octaves_are_exact_at_the_rules_frequencies() -> None:
 
 def test_every_transducer_of_a_device_has_its_interaural_attenuation() -> None:
     assert set(INTERAURAL_DB) == set(TRANSDUCERS)
+
+
+@pytest.mark.parametrize("name", ["", "two words", "heard", "values", "ear", None, 7])
+def test_an_axis_without_a_usable_name_is_refused(name: object) -> None:
+    with pytest.raises(ValueError, match=r"name|called"):
+        es.Axis(name, "dB", (0.0, 1.0), 0.0, 1.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("values", ["12", 5.0, None, (), (1.0, float("nan")), (1.0, "2")])
+def test_an_axis_without_usable_values_is_refused(values: object) -> None:
+    with pytest.raises(ValueError, match=r"contrast_db.*|at least one"):
+        es.Axis("contrast_db", "dB", values, 0.0, 1.0)  # type: ignore[arg-type]
+
+
+def test_a_domain_that_can_ask_nothing_is_refused() -> None:
+    contrast = es.Axis("contrast_db", "dB", (-20.0, 0.0), 0.0, 10.0)
+    place = es.Axis("cycles_per_degree", "c/deg", (1.0, 2.0), 1.0, 1.0, logarithmic=True)
+    with pytest.raises(ValueError, match="at least one smooth axis"):
+        es.Domain(contrast, ())
+    with pytest.raises(ValueError, match="different names"):
+        es.Domain(contrast, (contrast,))
+    with pytest.raises(ValueError, match=r"earshift\.Axis"):
+        es.Domain(contrast, ("cycles_per_degree",))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"earshift\.Axis"):
+        es.Domain(None, (place,))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="two values or more"):
+        es.Domain(es.Axis("contrast_db", "dB", (0.0,), 0.0, 10.0), (place,))
+    assert es.Domain(contrast, [place]).names == ("contrast_db", "cycles_per_degree")  # type: ignore[arg-type]

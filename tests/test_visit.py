@@ -11,6 +11,7 @@ import pytest
 
 import earshift as es
 from earshift import visit as visits
+from earshift.exam import audiogram_of
 from earshift.records import ImportedAudiogram, Person, Visit
 from earshift.store import Store
 from earshift.visit import Presentation, Session
@@ -339,7 +340,7 @@ def test_two_programs_do_not_answer_one_exam(store: Store, visit: Visit) -> None
 # References -------------------------------------------------------------------------------------
 
 
-def test_the_reference_is_the_newest_full_one_of_the_same_ear(
+def test_the_reference_is_the_oldest_full_one_of_the_same_ear(
     store: Store, person: Person, visit: Visit
 ) -> None:
     with pytest.raises(ValueError, match="no full exam or imported audiogram of the right ear"):
@@ -353,14 +354,49 @@ def test_the_reference_is_the_newest_full_one_of_the_same_ear(
     run(session, hears_above(20))
     assert visits.reference_for(store, person.id, "right").id == old  # not closed yet
     session.finish()
-    assert visits.reference_for(store, person.id, "right").id == session.record.id
-    assert visits.reference_for(store, person.id, "right", old).id == old
+    assert visits.reference_for(store, person.id, "right").id == old
+    newer = session.record.id
+    assert visits.reference_for(store, person.id, "right", newer).id == newer
     early = begin_exam(store, visit)
     run(early, hears_above(20), most=4)
     early.finish()
     assert store.exam(early.record.id).state == "abandoned"
+    usable, reasons = visits.references(store, person.id, "right")
+    assert [record.id for record in usable] == [old, newer]
+    assert "abandoned" in reasons[0]
+    assert visits.reference_for(store, person.id, "left").id == left
+    # What was measured first counts, not what was typed in first.
+    first = imported(store, "right", measured_at=datetime(2020, 1, 1, tzinfo=UTC), source="archive")
+    assert visits.reference_for(store, person.id, "right").id == first
+
+
+def test_a_chosen_baseline_is_the_reference_and_the_other_ear_keeps_its_own(
+    store: Store, person: Person, visit: Visit
+) -> None:
+    left, old = imported(store, "left"), imported(store, "right")
+    session = begin_exam(store, visit)
+    run(session, hears_above(20))
+    session.finish()
+    store.set_baseline(person.id, "right", session.record.id, author="mh", reason="persistent")
     assert visits.reference_for(store, person.id, "right").id == session.record.id
     assert visits.reference_for(store, person.id, "left").id == left
+    screen = begin_screen(store, visit)
+    assert screen.record.reference_exam_id == session.record.id
+    words = screen.reference_words()
+    assert "the baseline chosen by mh" in words
+    assert f"others: {old}" in words
+    # What keeps a tone from crossing the head is what the other ear hears now: its newest exam.
+    other = begin_screen(store, visit, "left").sitting.other_ear
+    assert other == audiogram_of(session.sitting)  # type: ignore[arg-type]
+
+
+def test_a_baseline_that_cannot_be_used_here_is_not_passed_over(
+    store: Store, person: Person, visit: Visit
+) -> None:
+    old = imported(store, "right")
+    store.set_baseline(person.id, "right", old, author="mh", reason="first")
+    with pytest.raises(ValueError, match=rf"baseline of the right ear, exam {old}.*--reference"):
+        visits.reference_for(store, person.id, "right", relative_device=1)
 
 
 def test_a_screen_against_a_stored_exam_is_the_engines_screen(store: Store, visit: Visit) -> None:

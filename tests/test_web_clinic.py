@@ -18,6 +18,7 @@ BROWSER = {
     "earphones": "HD 25",
     "connection": "wired",
     "volume": "50 %",
+    "installation": "b0",
 }
 HEARING = {"500": 10, "1000": 10, "2000": 10, "3000": 15, "4000": 15, "6000": 20, "8000": 20}
 FAST = {
@@ -85,7 +86,8 @@ class Desk:
         return device
 
     def checked(self, device: str, deviation: float = 0) -> dict[str, Any]:
-        body = {"listener": "mh", "deviations_db": {"right": {"1000": deviation}}}
+        measured = {"right": {"1000": deviation}, "left": {"1000": 0}}
+        body = {"listener": "mh", "deviations_db": measured}
         found: dict[str, Any] = self.post(f"/devices/{device}/checks", body, 201)
         return found
 
@@ -162,6 +164,8 @@ def desk(database: str, app_store: Store) -> Iterator[Desk]:
 
 def answer_to_the_end(desk: Desk, exam: str, threshold: float = 15) -> dict[str, Any]:
     play = desk.get(f"/exams/{exam}")["play"]
+    if play["state"] == "check":
+        play = desk.post(f"/exams/{exam}/ready", {"fingerprint": BROWSER})
     while play["state"] == "play":
         level = play["presentation"]["level"]
         heard = level is not None and level >= threshold
@@ -290,16 +294,18 @@ def test_a_live_view_that_has_not_changed_is_not_sent_again(desk: Desk) -> None:
     first = desk.client.get(f"/api/exams/{exam['id']}/live")
     tag = {"If-None-Match": first.headers["etag"]}
     assert desk.client.get(f"/api/exams/{exam['id']}/live", headers=tag).status_code == 304
-    desk.post(f"/exams/{exam['id']}/answer", {"trial": 1, "heard": True})
+    trial = exam["play"]["presentation"]["trial"]
+    desk.post(f"/exams/{exam['id']}/answer", {"trial": trial, "heard": True})
     assert desk.client.get(f"/api/exams/{exam['id']}/live", headers=tag).status_code == 200
 
 
 def test_an_answer_sent_twice_or_out_of_order_changes_nothing(desk: Desk, app_store: Store) -> None:
     exam = desk.supervised()["exams"][0]
     path = f"/exams/{exam['id']}/answer"
-    once = desk.post(path, {"trial": 1, "heard": True})
-    again = desk.post(path, {"trial": 1, "heard": False})
-    ahead = desk.post(path, {"trial": 7, "heard": False})
+    first = exam["play"]["presentation"]["trial"]
+    once = desk.post(path, {"trial": first, "heard": True})
+    again = desk.post(path, {"trial": first, "heard": False})
+    ahead = desk.post(path, {"trial": first + 7000, "heard": False})
     assert once == again == ahead
     exam_id = app_store.behind("exams", exam["id"])
     assert [trial.heard for trial in app_store.trials(exam_id)] == [True]
@@ -317,10 +323,11 @@ def test_what_was_answered_elsewhere_is_asked_from_there(
             play = worker.get(f"/exams/{exam['id']}")["play"]
             if play["state"] != "play":
                 break
-            assert play["presentation"]["trial"] == number
+            trial = play["presentation"]["trial"]
+            assert trial == 1000 * number
             level = play["presentation"]["level"]
             heard = level is not None and level >= 15
-            worker.post(f"/exams/{exam['id']}/answer", {"trial": number, "heard": heard})
+            worker.post(f"/exams/{exam['id']}/answer", {"trial": trial, "heard": heard})
         assert other.get(f"/exams/{exam['id']}") == desk.get(f"/exams/{exam['id']}")
     asked = [
         (trial.frequency_hz, trial.played_db_hl)
@@ -333,16 +340,22 @@ def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
     exam = desk.supervised()["exams"][0]["id"]
     desk.post(f"/exams/{exam}/undo", status=409)
     first = desk.get(f"/exams/{exam}")["play"]["presentation"]
-    desk.post(f"/exams/{exam}/answer", {"trial": 1, "heard": True})
+    second = desk.post(f"/exams/{exam}/answer", {"trial": first["trial"], "heard": True})
     undone = desk.post(f"/exams/{exam}/undo")["play"]["presentation"]
-    assert undone == {**first, "trial": 2, "gap_ms": undone["gap_ms"]}
+    same = ("practice", "frequency_hz", "level", "dbfs")
+    assert [undone[name] for name in same] == [first[name] for name in same]
+    # An answer that was on its way to the tone that was asked before the undo counts for nothing.
+    late = second["presentation"]["trial"]
+    assert late != undone["trial"]
+    answered = desk.post(f"/exams/{exam}/answer", {"trial": late, "heard": True})
+    assert answered["presentation"] == undone
     assert desk.post(f"/exams/{exam}/pause")["state"] == "paused"
     desk.post(f"/exams/{exam}/pause", status=409)
-    play = desk.post(f"/exams/{exam}/answer", {"trial": 2, "heard": True})
-    assert play["state"] == "check"
+    answer = {"trial": undone["trial"], "heard": True}
+    assert desk.post(f"/exams/{exam}/answer", answer)["state"] == "check"
     assert desk.post(f"/exams/{exam}/resume")["state"] == "open"
     desk.post(f"/exams/{exam}/finish", status=409)  # nothing was answered yet
-    desk.post(f"/exams/{exam}/answer", {"trial": 2, "heard": True})
+    desk.post(f"/exams/{exam}/answer", answer)
     assert desk.post(f"/exams/{exam}/finish")["decision"] == "inconclusive"
     desk.post(f"/exams/{exam}/abandon", status=409)
     again = desk.post(f"/exams/{exam}/retest", status=201)
@@ -363,12 +376,13 @@ def test_a_screen_goes_on_to_a_full_audiogram(desk: Desk) -> None:
 
 
 def test_another_level_than_asked_may_be_told(desk: Desk, app_store: Store) -> None:
-    exam = desk.supervised()["exams"][0]["id"]
-    body = {"trial": 1, "heard": True, "played_db": 35.0}
-    desk.post(f"/exams/{exam}/answer", body)
+    begun = desk.supervised()["exams"][0]
+    exam, first = begun["id"], begun["play"]["presentation"]["trial"]
+    body = {"trial": first, "heard": True, "played_db": 35.0}
+    following = desk.post(f"/exams/{exam}/answer", body)["presentation"]["trial"]
     (trial,) = app_store.trials(app_store.behind("exams", exam))
     assert trial.played_db_hl == 35
-    desk.post(f"/exams/{exam}/answer", {"trial": 2, "heard": True, "played_db": 125}, 422)
+    desk.post(f"/exams/{exam}/answer", {"trial": following, "heard": True, "played_db": 125}, 422)
 
 
 @pytest.mark.parametrize(
@@ -525,16 +539,17 @@ def test_a_stop_voids_the_tone_and_asks_for_the_set_up_again(desk: Desk, app_sto
     assert listener.call("/stop", {"trial": first, "reason": "hidden"})["state"] == "check"
     assert listener.call("/answer", {"trial": first, "heard": True})["state"] == "check"
     again = listener.ready()
-    assert again["presentation"]["trial"] == first + 1
+    assert again["presentation"]["trial"] != first
     assert again["presentation"]["level"] == play["presentation"]["level"]
     exam_id = app_store.behind("exams", test["exams"][0]["id"])
     (void,) = app_store.trials(exam_id)
     assert void.void_reason == "the page was hidden"
-    listener.call("/press", {"trial": first + 1, "after_onset_ms": -300}, 204)
+    second = again["presentation"]["trial"]
+    listener.call("/press", {"trial": second, "after_onset_ms": -300}, 204)
     assert len(app_store.presses(exam_id)) == 1
     # A stop that arrives late, for a tone that was answered meanwhile, changes nothing.
-    listener.call("/answer", {"trial": first + 1, "heard": False})
-    late = listener.call("/stop", {"trial": first + 1, "reason": "panic"})
+    listener.call("/answer", {"trial": second, "heard": False})
+    late = listener.call("/stop", {"trial": second, "reason": "panic"})
     assert late["state"] == "play"
 
 
@@ -693,3 +708,108 @@ def test_practice_comes_first_unless_it_is_not_wanted(desk: Desk) -> None:
     desk.post(f"/exams/{plain['id']}/abandon")
     practised = desk.test(person, practice=True)["exams"][0]["play"]["presentation"]
     assert (practised["practice"], practised["level"]) == (True, 40)
+
+
+def test_a_desk_that_plays_checks_its_set_up_first_and_after_trouble(
+    desk: Desk, app_store: Store
+) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    begun = desk.test(person, device=device)["exams"][0]
+    exam = begun["id"]
+    assert (begun["state"], begun["play"]["state"]) == ("paused", "check")
+    desk.post(f"/exams/{exam}/resume", status=409)
+    other = {**BROWSER, "installation": "elsewhere"}
+    desk.post(f"/exams/{exam}/ready", {"fingerprint": other}, 409)
+    play = desk.post(f"/exams/{exam}/ready", {"fingerprint": BROWSER})
+    asked = play["presentation"]
+    stopped = desk.post(f"/exams/{exam}/stop", {"trial": asked["trial"], "reason": "device"})
+    assert stopped["state"] == "check"
+    again = desk.post(f"/exams/{exam}/ready", {"fingerprint": BROWSER})["presentation"]
+    assert (again["level"], again["frequency_hz"]) == (asked["level"], asked["frequency_hz"])
+    assert again["trial"] != asked["trial"]
+    (void,) = app_store.trials(app_store.behind("exams", exam))
+    assert void.void_reason == "the audio device changed"
+    answer = {"trial": again["trial"], "heard": True, "played_db": 30}
+    desk.post(f"/exams/{exam}/answer", answer, 409)
+
+
+def test_nothing_goes_on_with_a_device_that_failed_or_was_calibrated_anew(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    exam = desk.test(person, device=device, loud_confirmed=True)["exams"][0]["id"]
+    answer_to_the_end(desk, exam)
+    again = desk.post(f"/exams/{exam}/retest", status=201)
+    assert again["play"]["sound"]["cap_db"] == 90  # louder was confirmed for that exam alone
+    desk.post(f"/exams/{again['id']}/abandon")
+    desk.checked(device, deviation=15)
+    assert "failed" in desk.post(f"/exams/{exam}/retest", status=409)["detail"]
+    today = datetime.now(UTC).date()
+    body = {
+        "done_on": f"{today}",
+        "due_on": f"{today + timedelta(days=300)}",
+        "laboratory": "lab",
+        "coupler": "IEC 60318-1 with type 1 adaptor",
+        "retspl": "hda200-60318-1",
+        "full_scale_db_spl": {e: {"500": 90, "8000": 90} for e in ("right", "left")},
+    }
+    desk.post(f"/devices/{device}/calibrations", body, 201)
+    assert "calibrated anew" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
+
+
+def test_a_rule_that_is_not_verified_needs_consent_and_says_so(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    exam = desk.test(person, rule="asha-1994", accept_unverified=True)["exams"][0]["id"]
+    assert "not verified" in answer_to_the_end(desk, exam)["words"]
+
+
+def test_frequencies_that_were_never_played_have_no_threshold(desk: Desk) -> None:
+    """A calibration up to 4 kHz, a floor of 15 dB HL and a self-test's cap of 80."""
+    person = desk.person()
+    half = {e: {"500": 110, "4000": 110} for e in ("right", "left")}
+    device = desk.calibrated(full_scale_db_spl=half)
+    desk.checked(device)
+    for threshold, censored in ((0, "below"), (200, "above")):
+        listener, test = desk.listening(
+            person, kind="exam", device=device, mode="self", practice=False
+        )
+        listener.run(threshold=threshold)
+        exam = test["exams"][0]["id"]
+        shown = {t["frequency_hz"]: t for t in desk.get(f"/exams/{exam}/live")["thresholds"]}
+        assert set(shown) == {500, 750, 1000, 1500, 2000, 3000, 4000}
+        assert {t["censored"] for t in shown.values()} == {censored}
+        assert all(15 <= t["level"] <= 80 for t in shown.values())
+
+
+def test_without_calibration_the_own_level_is_found_again_after_a_break(desk: Desk) -> None:
+    person = desk.person()
+    device = desk.device()
+    listener, _ = desk.listening(person, kind="exam", device=device, mode="self")
+
+    def practise(play: dict[str, Any], threshold: float) -> tuple[dict[str, Any], list[float]]:
+        levels = []
+        while play["state"] == "play" and play["presentation"]["practice"]:
+            asked = play["presentation"]
+            levels.append(asked["level"])
+            body = {"trial": asked["trial"], "heard": asked["level"] >= threshold}
+            play = listener.call("/answer", body)
+        return play, levels
+
+    play, levels = practise(listener.ready(), 20)
+    assert levels == [0, 5, 10, 15, 20, 20]
+    for _ in range(3):
+        body = {"trial": play["presentation"]["trial"], "heard": False}
+        play = listener.call("/answer", body)
+    listener.call("/stop", {"trial": play["presentation"]["trial"], "reason": "pause"})
+    play, levels = practise(listener.ready(), 20)
+    assert levels == [10, 15, 20, 20]
+    assert play["presentation"]["practice"] is False
+    listener.call("/stop", {"trial": play["presentation"]["trial"], "reason": "pause"})
+    play, levels = practise(listener.ready(), 5)  # somebody has turned the volume up
+    assert play["state"] == "check"
+    assert "not what it was" in play["problem"]

@@ -777,6 +777,28 @@ def test_keyboard_only(house: House, page: Page) -> None:
     assert house.decisions(test) == {"right": "unchanged"}
 
 
+def test_a_volume_at_which_nothing_is_too_soft_is_refused(house: House, page: Page) -> None:
+    plan = {"kind": "exam", "rule": None, "practice": True, "device": house.uncalibrated}
+    test = house.invite("loud volume", **plan)
+    listener = house.seat(page, test)
+    listener.set_up_until("instruction")
+    listener.hear({ear: [(1000.0, -200.0)] for ear in ("right", "left")})
+    listener.do("next")
+    listener.at("problem")
+    assert "volume" in page.inner_text("#problem-detail")
+    listener.do("retry")
+    listener.at("sides")
+
+
+def test_a_link_that_was_replaced_is_over(house: House, page: Page) -> None:
+    test = house.invite("replaced")
+    listener = house.seat(page, test)
+    listener.at("headphones")
+    house.clinic.post(f"/api/visits/{test['visit']}/link")
+    page.reload()
+    listener.at("ended")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing(house: House, browser: Browser, scheme: Any) -> None:
     test = house.invite(f"axe {scheme}", timing={"gap_min_ms": 5000, "gap_max_ms": 6000})

@@ -22,9 +22,11 @@ _HOMES = {
     "Rule": "rules",
     "Criterion": "rules",
     "RuleSettings": "shift",
+    "NotchSettings": "notch",
     "Exam": "exam",
     "Screen": "exam",
     "Verdict": "exam",
+    "Handler": "handler",
     "Listener": "listener",
 }
 
@@ -34,9 +36,11 @@ __all__ = [
     "Criterion",
     "Domain",
     "Exam",
+    "Handler",
     "Limits",
     "Listener",
     "Norm",
+    "NotchSettings",
     "Protocol",
     "Rule",
     "RuleSettings",
@@ -52,8 +56,10 @@ __all__ = [
 if TYPE_CHECKING:
     from earshift.change import Protocol
     from earshift.exam import Exam, Screen, Verdict
+    from earshift.handler import Handler
     from earshift.listener import Listener
     from earshift.norms import Norm, population_norm
+    from earshift.notch import NotchSettings
     from earshift.rules import Criterion, Rule
     from earshift.shift import RuleSettings
     from earshift.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial

@@ -18,7 +18,17 @@ from functools import cache
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, exists, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    bindparam,
+    exists,
+    func,
+    insert,
+    select,
+)
 
 from earshift.store import Store, rows
 from earshift.store import tables as t
@@ -443,10 +453,10 @@ class Accounts:
     def tokens(self, user_name: str | None = None) -> list[Key]:
         """Live tokens, of all users or of one, oldest first."""
         with reading(self._engine) as connection:
-            query = self._live_keys("token").order_by(t.keys.c.id)
+            query = _live_keys().order_by(t.keys.c.id)
             if user_name is not None:
                 query = query.where(t.users.c.name == as_user_name(user_name))
-            return [_key(row) for row in connection.execute(query)]
+            return [_key(row) for row in connection.execute(query, self._now("token"))]
 
     def revoke_token(self, public_id: str, *, author: str, user_name: str | None = None) -> None:
         """End a token; with `user_name` only one of that user's."""
@@ -496,7 +506,8 @@ class Accounts:
     def link_of(self, visit_id: int) -> Link | None:
         """The live link of a visit, if it has one."""
         with reading(self._engine) as connection:
-            found = connection.execute(self._live_keys("link").where(_link_of(visit_id))).first()
+            query = _live_keys().where(_link_of(visit_id))
+            found = connection.execute(query, self._now("link")).first()
         return None if found is None else _link(_key(found))
 
     def end_links(self, visit_id: int, author: str, reason: str = "revoked") -> None:
@@ -524,33 +535,19 @@ class Accounts:
 
     def released(self, visit_id: int) -> bool:
         with reading(self._engine) as connection:
-            query = self._live_keys("release").where(_release_of(visit_id))
-            return connection.execute(query).first() is not None
+            query = _live_keys().where(_release_of(visit_id))
+            return connection.execute(query, self._now("release")).first() is not None
 
     # Keys
 
-    def _live_keys(self, kind: str) -> Select[Any]:
-        k = t.keys
-        return (
-            select(
-                *(column.label(f"key_{column.name}") for column in k.c),
-                *_user_columns(),
-            )
-            .outerjoin(t.key_ends, t.key_ends.c.key_id == k.c.id)
-            .outerjoin(t.users, t.users.c.id == k.c.user_id)
-            .outerjoin(t.user_states, t.user_states.c.id == _newest_state())
-            .where(
-                k.c.kind == kind,
-                t.key_ends.c.id.is_(None),
-                k.c.expires_at.is_(None) | (k.c.expires_at > self._clock()),
-                k.c.user_id.is_(None) | (t.user_states.c.state == "active"),
-            )
-        )
-
     def _live(self, connection: Connection, kind: str, secret: str) -> Key | None:
-        query = self._live_keys(kind).where(t.keys.c.secret_sha256 == sha256(secret))
-        found = connection.execute(query).first()
+        values = self._now(kind) | {"secret_sha256": sha256(secret)}
+        found = connection.execute(_live_key(), values).first()
         return None if found is None else _key(found)
+
+    def _now(self, kind: str) -> dict[str, Any]:
+        """What the query of live keys is asked with."""
+        return {"kind": kind, "now": self._clock()}
 
     def _end(
         self, connection: Connection, which: ColumnElement[bool], author: str, reason: str
@@ -611,6 +608,33 @@ def _lock_visit(connection: Connection, visit_id: int) -> None:
     connection.execute(select(t.visits.c.id).where(t.visits.c.id == visit_id).with_for_update())
 
 
+# Every request asks for its key: making a query anew takes longer than running it.
+
+
+@cache
+def _live_keys() -> Select[Any]:
+    """Keys of a kind that have not ended, and whose user may still come in."""
+    k = t.keys
+    now = bindparam("now", type_=t.UtcDateTime())
+    return (
+        select(*(column.label(f"key_{column.name}") for column in k.c), *_user_columns())
+        .outerjoin(t.key_ends, t.key_ends.c.key_id == k.c.id)
+        .outerjoin(t.users, t.users.c.id == k.c.user_id)
+        .outerjoin(t.user_states, t.user_states.c.id == _newest_state())
+        .where(
+            k.c.kind == bindparam("kind"),
+            t.key_ends.c.id.is_(None),
+            k.c.expires_at.is_(None) | (k.c.expires_at > now),
+            k.c.user_id.is_(None) | (t.user_states.c.state == "active"),
+        )
+    )
+
+
+@cache
+def _live_key() -> Select[Any]:
+    return _live_keys().where(t.keys.c.secret_sha256 == bindparam("secret_sha256"))
+
+
 def _link_of(visit_id: int) -> ColumnElement[bool]:
     return _of_visit("link", visit_id)
 
@@ -644,6 +668,7 @@ def _user_columns() -> tuple[ColumnElement[Any], ...]:
     )
 
 
+@cache
 def _users() -> Select[Any]:
     return (
         select(*_user_columns())

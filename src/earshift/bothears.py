@@ -22,6 +22,7 @@ from earshift.exam import (
     Reference,
     Screen,
     Sitting,
+    Spot,
     Verdict,
     answers_of,
     audiogram_of,
@@ -34,6 +35,7 @@ from earshift.exam import (
 )
 from earshift.field import Answers, Field, Threshold
 from earshift.norms import Hyperprior, Norm, hyperprior
+from earshift.notch import NotchState
 from earshift.records import EARS
 from earshift.rules import Rule, person_decision
 from earshift.shift import ALIKE_SHARE, SMALLEST_SLOPE, RuleSettings, ShiftState
@@ -264,7 +266,7 @@ class BothEarsExam(Exam):
         return tuple(out)
 
     def thresholds(
-        self, frequencies_hz: Sequence[float] | None = None, *, ear: str | None = None
+        self, frequencies_hz: Sequence[Spot] | None = None, *, ear: str | None = None
     ) -> list[Threshold]:
         """One ear's thresholds in dB HL with 95 % intervals."""
         ear = self._one(ear)
@@ -338,7 +340,9 @@ class _EarOfScreen(Screen):
     @property
     def own_state(self) -> ModelState | ShiftState:
         """What this ear's trials say alone."""
-        return super().state
+        state = super().state
+        assert not isinstance(state, NotchState)  # asked of one ear alone
+        return state
 
     @property
     def state(self) -> ModelState | ShiftState:

@@ -416,6 +416,15 @@ def conjoint(
     )
 
 
+def posterior(log_bf: float, prior: float) -> float:
+    """Probability of a hypothesis from its log Bayes factor against the other, and its prior."""
+    log_odds = log_bf + math.log(prior / (1.0 - prior))
+    if log_odds > 0:
+        return 1.0 / (1.0 + math.exp(-log_odds))
+    odds = math.exp(log_odds)
+    return odds / (1.0 + odds)
+
+
 @dataclass(frozen=True)
 class ModelState:
     """Both hypotheses after some answers."""
@@ -439,12 +448,7 @@ class ModelState:
 
     @property
     def p_changed(self) -> float:
-        prior = self.protocol.prior_changed
-        log_odds = self.log_bf + math.log(prior / (1.0 - prior))
-        if log_odds > 0:
-            return 1.0 / (1.0 + math.exp(-log_odds))
-        odds = math.exp(log_odds)
-        return odds / (1.0 + odds)
+        return posterior(self.log_bf, self.protocol.prior_changed)
 
     def tied(self, other: "ModelState", alike_share: float) -> "ModelState":
         """This ear's evidence when the other ear of the person may have changed alike.

@@ -143,7 +143,7 @@ def compare_devices(
     Levels without calibration compare with those of the same device and with no others.
     """
     visit = store.visit(reference.visit_id)
-    same = device_id == visit.device_id
+    same = device_id is not None and device_id == visit.device_id
     if relative or reference.relative:
         if not (relative and reference.relative and same and device_id is not None):
             raise ValueError(
@@ -169,3 +169,22 @@ def _calibration_state(store: "Store", device_id: int | None, day: date) -> str:
     if device_id is None:
         return calibration.NONE
     return calibration.state(store.device(device_id), store.calibration_on(device_id, day), day)
+
+
+def why_not_go_on(store: "Store", record: ExamRecord, today: date) -> str | None:
+    """Why an exam that a device plays cannot be gone on with, retested or continued today.
+
+    Its levels are those of its own day and calibration: another day or another table would play
+    other ones than it says.
+    """
+    visit = store.visit(record.visit_id)
+    if visit.started_at.astimezone(ZoneInfo(visit.zone)).date() != today:
+        return "this visit was on another day: give the exam up, and begin a new test"
+    if visit.device_id is None:
+        return None
+    device = store.device(visit.device_id)
+    if calibration.daily_check(store.calibrations(device.id), today) == "failed":
+        return "a daily check of the device has failed: it has to be calibrated first"
+    if sound_of(store, device, today) != Delivery.from_dict(record.delivery).sound:
+        return "the device was calibrated anew: give the exam up, and begin a new test"
+    return None

@@ -8,6 +8,7 @@ tone, and an exam read back from a file asks what the unbroken one would have as
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -15,8 +16,17 @@ from numpy.typing import NDArray
 
 from earshift import choose, ep, field
 from earshift.change import ModelQuestion, ModelState, Protocol, as_protocol
-from earshift.field import Answers, Field, Threshold
-from earshift.norms import Hyperprior, Norm, hyperprior
+from earshift.field import Answers, Field, PlaceThreshold, Threshold
+from earshift.norms import Hyperprior, Norm, hyperprior, population_norm
+from earshift.notch import (
+    HIGHEST_HZ,
+    LOWEST_HZ,
+    NOTCH,
+    POPULATION_NOTES,
+    NotchModel,
+    NotchSettings,
+    NotchState,
+)
 from earshift.rules import Rule, as_rule, unverified_note
 from earshift.shift import SMALLEST_SLOPE, RuleSettings, ShiftModel, ShiftState
 from earshift.stimulus import (
@@ -31,15 +41,18 @@ from earshift.stimulus import (
     as_domain,
     as_heard,
     crossing_level,
+    finite,
     own_ear_only,
     whole,
 )
 
 Array = NDArray[np.float64]
+Spot = float | tuple[float, ...]  # a place in the axes' units; of a tone, its frequency in Hz
 
 SCHEMA = 1  # of to_dict
 SAMPLES = 4000  # for thresholds and shifts
 FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
+SMALL_CHANGE_DB = 10.0  # a smaller one need not be found for "unchanged"
 UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
 AUDIOMETRIC_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
 
@@ -127,15 +140,39 @@ class Sitting:
     def _answers(self) -> Answers:
         return answers_of(self._trials, self.domain)
 
-    def _frequencies(self, wanted: Sequence[float] | None) -> tuple[Array, Array]:
+    def _spots(self, wanted: Sequence[Spot] | None) -> tuple[list[tuple[float, ...]], Array]:
+        """Where thresholds are wanted: in the axes' units, and as places.
+
+        By default the audiometric frequencies that are in range; on other axes than a tone's, every
+        place of the domain.
+        """
+        if self.domain.of_tones:
+            frequencies, places = self._frequencies(wanted)
+            return [(float(f),) for f in frequencies], places
+        axes = self.domain.smooth
+        if wanted is None:
+            wanted = list(product(*(axis.values for axis in axes)))
+        spots = []
+        for spot in wanted:
+            values = (spot,) if isinstance(spot, int | float | np.number) else tuple(spot)
+            if len(values) != len(axes):
+                names = ", ".join(axis.name for axis in axes)
+                raise ValueError(f"a place of this domain has a value for {names}; got {spot!r}")
+            spots.append(
+                tuple(a.check(finite(v, a.name)) for a, v in zip(axes, values, strict=True))
+            )
+        if not spots:
+            raise ValueError("thresholds need at least one place")
+        units = [[a.to_model(v) for a, v in zip(axes, s, strict=True)] for s in spots]
+        return spots, np.array(units)
+
+    def _frequencies(self, wanted: Sequence[Spot] | None) -> tuple[Array, Array]:
         """Frequencies in Hz and as places; by default the audiometric ones that are in range."""
-        if not self.domain.of_tones:
-            raise ValueError("thresholds in dB HL need a domain of tones; use `field` for others")
         axis = self.domain.smooth[0]
         if wanted is None:
             low, high = axis.values[0], axis.values[-1]
             wanted = [f for f in AUDIOMETRIC_HZ if low <= f <= high]
-        checked = [axis.check(Tone(f, 0.0).frequency_hz) for f in wanted]
+        checked = [axis.check(Tone(cast(float, f), 0.0).frequency_hz) for f in wanted]
         if not checked:
             raise ValueError("thresholds need at least one frequency")
         return np.array(checked), np.array([[axis.to_model(f)] for f in checked])
@@ -331,24 +368,26 @@ class Exam(Sitting):
         return super()._choose()
 
     def thresholds(
-        self, frequencies_hz: Sequence[float] | None = None, *, ear: str | None = None
+        self, frequencies_hz: Sequence[Spot] | None = None, *, ear: str | None = None
     ) -> list[Threshold]:
         """Thresholds in dB HL with 95 % intervals, from the field's samples with rising slope.
 
-        `ear` is for an exam of both ears, which has two fields.
+        On other axes than a tone's the places are numbers (tuples of them with several smooth
+        axes), all of the domain's by default, and each result is a `PlaceThreshold`. `ear` is for
+        an exam of both ears, which has two fields.
         """
         if ear is not None:
             raise ValueError(f"this exam is of one ear: leave out ear={ear!r}")
         return self._thresholds_of(self.field, frequencies_hz)
 
     def _thresholds_of(
-        self, known: Field, frequencies_hz: Sequence[float] | None
+        self, known: Field, frequencies_hz: Sequence[Spot] | None
     ) -> list[Threshold]:
-        frequencies, places = self._frequencies(frequencies_hz)
+        spots, places = self._spots(frequencies_hz)
         mean, cov = known.latent(places)
         draws = field.positive_slope_samples(mean, cov, [0], SAMPLES, self._rng(_SAMPLE))
         levels = -draws[:, 1:] / draws[:, :1]
-        return thresholds_from_samples(frequencies, levels, self.domain)
+        return thresholds_from_samples(spots, levels, self.domain)
 
     def refitted(self, domain: Domain, prior: Hyperprior, guess: float, lapse: float) -> Field:
         """The field of these trials as a screen sees it: its domain, prior and listener."""
@@ -368,19 +407,30 @@ class Exam(Sitting):
         return cls(**design)
 
 
-def thresholds_from_samples(frequencies: Array, levels: Array, domain: Domain) -> list[Threshold]:
+def thresholds_from_samples(
+    spots: Sequence[tuple[float, ...]], levels: Array, domain: Domain
+) -> list[Threshold]:
     """Median and 95 % interval of sampled thresholds (model units), cut to the domain."""
     axis = domain.intensity
     low_edge, high_edge = axis.values[0], axis.values[-1]
     out = []
-    for k, frequency in enumerate(frequencies):
+    for k, spot in enumerate(spots):
         middle, low, high = (
             axis.from_model(float(q)) for q in np.quantile(levels[:, k], (0.5, 0.025, 0.975))
         )
         censored = "below" if middle < low_edge else "above" if middle > high_edge else None
         cut = [min(max(v, low_edge), high_edge) for v in (middle, low, high)]
-        out.append(Threshold(float(frequency), cut[0], cut[1], cut[2], censored))
+        if domain.of_tones:
+            out.append(Threshold(spot[0], cut[0], cut[1], cut[2], censored))
+        else:
+            there = PlaceThreshold(_named(spot, domain), cut[0], cut[1], cut[2], censored)
+            out.append(cast(Threshold, there))
     return out
+
+
+def _named(spot: tuple[float, ...], domain: Domain) -> tuple[tuple[str, float], ...]:
+    """A place by the names of the smooth axes."""
+    return tuple((axis.name, value) for axis, value in zip(domain.smooth, spot, strict=True))
 
 
 @dataclass(frozen=True)
@@ -400,16 +450,30 @@ class Shift:
 
 
 @dataclass(frozen=True)
+class PlaceShift:
+    """A shift on other axes than a tone's: its place by the axes' names, else as `Shift`.
+
+    In the intensity's unit; on a logarithmic intensity axis in octaves.
+    """
+
+    place: tuple[tuple[str, float], ...]
+    shift: float
+    low: float
+    high: float
+    censored: bool
+
+
+@dataclass(frozen=True)
 class Verdict:
     """What a screen says now."""
 
-    decision: str  # changed, unchanged, inconclusive or not determinable
-    p_changed: float  # under a rule: P(rule met)
+    decision: str  # changed, unchanged, inconclusive or not determinable; notch or no notch
+    p_changed: float  # under a rule: P(rule met); of a notch: P(notch)
     log_bf: float  # log evidence of changed over unchanged
     tones: int
     shifts: tuple[Shift, ...]
     converged: bool
-    protocol: str | None  # the named settings, without a rule
+    protocol: str | None  # the named settings, without a rule; or "notch"
     rule: str | None = None
     catch_trials: int = 0
     false_alarms: int = 0
@@ -423,9 +487,20 @@ class Verdict:
         return asdict(self)
 
     def __str__(self) -> str:
-        if self.rule is None:
+        # On other axes than a tone's there is nothing to hear.
+        elsewhere = any(isinstance(shift, PlaceShift) for shift in self.shifts)
+        if self.protocol == NOTCH:
             words = {
-                "changed": "Hearing has changed from the reference",
+                "notch": "A notch around 3-6 kHz",
+                "no notch": "No notch around 3-6 kHz",
+                "inconclusive": "Not decided whether there is a notch around 3-6 kHz",
+                "not determinable": "Whether there is a notch around 3-6 kHz is not determinable",
+            }[self.decision]
+            what = "probability of a notch"
+        elif self.rule is None:
+            words = {
+                "changed": f"{'Answers have' if elsewhere else 'Hearing has'} changed from the "
+                "reference",
                 "unchanged": "No change from the reference",
                 "inconclusive": "Not decided",
                 "not determinable": "Whether hearing has changed is not determinable",
@@ -441,7 +516,8 @@ class Verdict:
             what = "probability that it is met"
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
         added = "".join(f" {note}" for note in (self.unverified, *self.notes) if note)
-        after = f"after {self.tones} tone{'s' if self.tones != 1 else ''}"
+        unit = "trial" if elsewhere else "tone"
+        after = f"after {self.tones} {unit}{'s' if self.tones != 1 else ''}"
         if self.decision == "not determinable":  # a probability would pass for an answer
             return f"{words} {after}.{doubt}{added}"
         return f"{words}: {what} {self.p_changed:.1%} {after}.{doubt}{added}"
@@ -459,7 +535,9 @@ class Screen(Sitting):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
     With `rule`, "changed" means that the threshold-shift rule is met; without, that another field
-    than the reference's explains the answers (Bayesian active differential selection).
+    than the reference's explains the answers (Bayesian active differential selection). With
+    `hypotheses="notch"` there is no reference: the question is whether the audiogram has a notch
+    around 3-6 kHz, and the decision "notch" or "no notch" (`notch.py`).
 
     A rule's frequency is not determinable where the reference has no threshold, where a shift as
     large as the rule asks would need tones louder than the domain or the limits allow, or where the
@@ -483,11 +561,12 @@ class Screen(Sitting):
 
     def __init__(
         self,
-        reference: Reference,
+        reference: Reference | None = None,
         protocol: str | Protocol | None = None,
         *,
         rule: str | Rule | None = None,
-        settings: RuleSettings | None = None,
+        hypotheses: str | None = None,
+        settings: RuleSettings | NotchSettings | None = None,
         allow_unverified: bool = False,
         other_ear: Audiogram | None = None,
         transducer: str = "unknown",
@@ -498,21 +577,27 @@ class Screen(Sitting):
     ) -> None:
         if rule is not None and protocol is not None:
             raise ValueError("give a rule or a protocol, not both: they ask different questions")
-        if rule is None and settings is not None:
+        if hypotheses is not None:
+            _check_hypotheses(hypotheses, reference, protocol, rule)
+        if rule is None and hypotheses is None and settings is not None:
             raise ValueError("settings belong to a rule; without one give a protocol")
         self.rule = None if rule is None else as_rule(rule, allow_unverified)
+        self.hypotheses = hypotheses
         self.protocol = as_protocol("best" if protocol is None else protocol)
-        self.settings = RuleSettings() if settings is None else settings
-        if not isinstance(self.settings, RuleSettings):
-            raise ValueError(f"settings must be earshift.RuleSettings, got {settings!r}")
-        for asked_for in (self.protocol.strategy, self.settings.strategy):
-            if asked_for not in choose.STRATEGIES:
+        kind = RuleSettings if hypotheses is None else NotchSettings
+        if settings is not None and not isinstance(settings, kind):
+            raise ValueError(f"settings must be earshift.{kind.__name__}, got {settings!r}")
+        self.settings = settings if isinstance(settings, RuleSettings) else RuleSettings()
+        self.notch = settings if isinstance(settings, NotchSettings) else NotchSettings()
+        for asked_for in (self.protocol, self.settings, self.notch):
+            if asked_for.strategy not in choose.STRATEGIES:
                 raise ValueError(
-                    f"strategy must be one of {', '.join(choose.STRATEGIES)}, got {asked_for!r}"
+                    f"strategy must be one of {', '.join(choose.STRATEGIES)}, "
+                    f"got {asked_for.strategy!r}"
                 )
         if domain is None:
             domain = reference.domain if isinstance(reference, Exam) else "fine"
-        asked: Protocol | RuleSettings = self.protocol if rule is None else self.settings
+        asked = self._asked
         super().__init__(
             seed=seed,
             max_tones=asked.max_tones if max_tones is None else max_tones,
@@ -523,7 +608,9 @@ class Screen(Sitting):
         )
         self.guess, self.lapse = asked.guess, asked.lapse
         # Kept as data: what happens to the reference exam later is no concern of this screen.
-        self._reference_data = {"kind": reference_kind(reference), "data": reference.to_dict()}
+        self._reference_data = None if hypotheses else _reference_to_dict(reference)
+        if reference is None:  # nobody's earlier exam: what is known is the population
+            reference = population_norm()
         prior = hyperprior(reading_sd_db=self.protocol.reading_sd_db)
         self.reference_field = _reference_field(
             reference, self.domain, prior, self.guess, self.lapse
@@ -534,8 +621,11 @@ class Screen(Sitting):
         if self.limits is not None and self.domain.of_tones:
             self._reference_levels = self._find_reference_levels(reference)
         self._obstacles: dict[float, str] = {}
-        self._question: ModelQuestion | ShiftModel
-        if self.rule is None:
+        self._question: ModelQuestion | ShiftModel | NotchModel
+        if self.hypotheses is not None:
+            self._question = NotchModel(self.domain, self.notch)
+            self._obstacles = self._find_unplayable(LOWEST_HZ, HIGHEST_HZ)
+        elif self.rule is None:
             self._obstacles = self._find_unreachable()
             self._question = ModelQuestion(self.reference_field, self.protocol, prior)
         else:
@@ -546,7 +636,7 @@ class Screen(Sitting):
                 self.reference_field, self.domain, self.rule, self.settings, self.seed,
                 unusable_hz=self._obstacles,
             )  # fmt: skip
-        self._states: list[ModelState | ShiftState] = []
+        self._states: list[ModelState | ShiftState | NotchState] = []
         self._catches: tuple[bool, ...] = ()
         self._presses = 0
 
@@ -585,17 +675,38 @@ class Screen(Sitting):
         """Frequencies at which the limits let nothing be heard even by an unchanged ear."""
         if self._reference_levels is None or self.limits is None:
             return {}
-        _, loudest = self.limits.range_at(self.domain)
         unit = self.domain.intensity.unit
+        found = {}
+        for f, level, reach in zip(
+            self.domain.smooth[0].values,
+            self._reference_levels,
+            self.limits.reach(self.domain),
+            strict=True,
+        ):
+            if reach is None:
+                found[f] = "the device does not play it"
+            elif level > reach[1]:
+                found[f] = f"the reference lies above the loudest tone, {reach[1]:g} {unit}"
+            elif level + SMALL_CHANGE_DB < reach[0]:
+                found[f] = f"the device plays nothing softer than {reach[0]:g} {unit}"
+        return found
+
+    def _find_unplayable(self, low_hz: float, high_hz: float) -> dict[float, str]:
+        """Frequencies between these two at which the limits let nothing be played."""
+        frequencies = np.array(self.domain.smooth[0].values)
+        softest, loudest = self._range_at(frequencies)
         return {
-            f: f"the reference lies above the loudest tone, {top:g} {unit}"
-            if np.isfinite(top)
-            else "the device does not play it"
-            for f, level, top in zip(
-                self.domain.smooth[0].values, self._reference_levels, loudest, strict=True
-            )
-            if level > top
+            float(f): "the device does not play it"
+            for f, low, high in zip(frequencies, softest, loudest, strict=True)
+            if low_hz <= f <= high_hz and not low <= high
         }
+
+    @property
+    def _asked(self) -> Protocol | RuleSettings | NotchSettings:
+        """The settings of the question that is asked."""
+        if self.hypotheses is not None:
+            return self.notch
+        return self.protocol if self.rule is None else self.settings
 
     def _find_obstacles(self, reference: Reference, rule: Rule) -> dict[float, str]:
         """The rule's frequencies at which nothing can be said, and why."""
@@ -635,17 +746,17 @@ class Screen(Sitting):
         return other
 
     @property
-    def state(self) -> "ModelState | ShiftState":
+    def state(self) -> "ModelState | ShiftState | NotchState":
         """What all trials so far say."""
         count, done = len(self._trials), self._states
         # A product of one-step predictions has to take every step, in order; others need the last.
-        step_by_step = self.rule is None and self.protocol.evidence == "running"
+        step_by_step = self._asked is self.protocol and self.protocol.evidence == "running"
         while not done or done[-1].answers.count != count:
             number = min(len(done), count) if step_by_step else count
             answers = answers_of(self._trials[:number], self.domain)
             if isinstance(self._question, ModelQuestion):
                 before = done[-1] if step_by_step and done else None
-                assert not isinstance(before, ShiftState)
+                assert before is None or isinstance(before, ModelState)
                 done.append(self._question.assess(answers, before))
             else:
                 done.append(self._question.assess(answers))
@@ -658,7 +769,7 @@ class Screen(Sitting):
 
     @property
     def p_changed(self) -> float:
-        """Posterior probability of change; under a rule, that it is met."""
+        """Posterior probability of change; under a rule, that it is met; else of a notch."""
         return self.state.p_changed
 
     def p_changed_after(self, tones: int) -> float:
@@ -672,11 +783,11 @@ class Screen(Sitting):
     def decision(self) -> str:
         """changed, unchanged, inconclusive or not determinable, by the evidence now.
 
-        Somebody who reports silence is not cleared by the tones they reported, and nobody is
-        cleared at frequencies where the limits let nothing be heard.
+        Of a notch: notch or no notch. Somebody who reports silence is not cleared by the tones they
+        reported, and nobody is cleared at frequencies where the limits let nothing be heard.
         """
         decision = self.state.decision
-        if decision != "unchanged":
+        if decision not in ("unchanged", "no notch"):
             return decision
         if self.reliability == "poor":
             return "inconclusive"
@@ -690,7 +801,7 @@ class Screen(Sitting):
 
     def scores(self) -> Array:
         state = self.state
-        strategy = (self.protocol if self.rule is None else self.settings).strategy
+        strategy = self._asked.strategy
         hypotheses = None
         if strategy in ("differential", "uncertainty"):
             hypotheses = state.hypotheses(self.domain.places, self.domain.intensities)
@@ -709,17 +820,21 @@ class Screen(Sitting):
         alone = field.fit(self._answers, self._prior, self.guess, self.lapse)
         return alone.moments(self.domain.places, self.domain.intensities)
 
-    def verdict(self, frequencies_hz: Sequence[float] | None = None) -> Verdict:
-        """What the screen says now, with the shift in dB at each frequency."""
+    def verdict(self, frequencies_hz: Sequence[Spot] | None = None) -> Verdict:
+        """What the screen says now, with the shift in dB at each frequency.
+
+        On other axes than a tone's the places are given as for `thresholds`, and each shift is a
+        `PlaceShift`.
+        """
         state = self.state
         return Verdict(
             decision=self.decision,
             p_changed=state.p_changed,
             log_bf=state.log_bf,
             tones=len(self._trials),
-            shifts=self._shifts(frequencies_hz) if self.domain.of_tones else (),
+            shifts=self._shifts(frequencies_hz),
             converged=self.reference_field.converged and state.converged,
-            protocol=self.protocol.name if self.rule is None else None,
+            protocol=self.hypotheses or (self.protocol.name if self.rule is None else None),
             rule=None if self.rule is None else self.rule.name,
             catch_trials=len(self._catches),
             false_alarms=sum(self._catches),
@@ -730,7 +845,7 @@ class Screen(Sitting):
             notes=self._notes(state),
         )
 
-    def _notes(self, state: "ModelState | ShiftState") -> tuple[str, ...]:
+    def _notes(self, state: "ModelState | ShiftState | NotchState") -> tuple[str, ...]:
         notes = []
         if any(self._catches):
             notes.append(
@@ -742,6 +857,8 @@ class Screen(Sitting):
         loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self._trials), default=0.0)
         if self.other_ear is None and loudest >= UNCHECKED_DB_HL:
             notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
+        if self.hypotheses is not None:
+            notes.append(POPULATION_NOTES[self.notch.population])
         reasons: dict[str, list[str]] = {}
         for f, reason in self._obstacles.items():
             reasons.setdefault(reason, []).append(f"{f:g}")
@@ -761,28 +878,19 @@ class Screen(Sitting):
 
     @property
     def reliability(self) -> str:
-        """Poor when all silent trials were "heard", or two or more and over a third of them.
-
-        Poor, too, when the button was pressed between the tones more often than every other time.
-        Fair when any silent trial was "heard", at some presses, or when the fit did not settle.
-        """
-        alarms, trials = sum(self._catches), len(self._catches)
-        if alarms and (alarms == trials or (alarms >= 2 and alarms > trials / 3)):
-            return "poor"
-        presented = len(self._trials) + trials
-        if self._presses >= POOR_PRESSES and self._presses > presented / 2:
-            return "poor"
+        """As the answers to silence say; at best fair when the fit did not settle."""
+        found = reliability(self._catches, self._presses, len(self._trials))
         settled = self.reference_field.converged and self.state.converged
-        return "fair" if alarms or self._presses >= FAIR_PRESSES or not settled else "good"
+        return "fair" if found == "good" and not settled else found
 
-    def thresholds(self, frequencies_hz: Sequence[float] | None = None) -> list[Threshold]:
+    def thresholds(self, frequencies_hz: Sequence[Spot] | None = None) -> list[Threshold]:
         """The ear's thresholds now, changed and unchanged weighed by their probability."""
-        frequencies, places = self._frequencies(frequencies_hz)
+        spots, places = self._spots(frequencies_hz)
         _, after = self.state.before_and_after(places, SAMPLES, self._rng(_SAMPLE), weighed=True)
-        return thresholds_from_samples(frequencies, after, self.domain)
+        return thresholds_from_samples(spots, after, self.domain)
 
-    def _shifts(self, frequencies_hz: Sequence[float] | None) -> tuple[Shift, ...]:
-        frequencies, places = self._frequencies(frequencies_hz)
+    def _shifts(self, frequencies_hz: Sequence[Spot] | None) -> tuple[Shift, ...]:
+        spots, places = self._spots(frequencies_hz)
         before, after = self.state.before_and_after(
             places, SAMPLES, self._rng(_SAMPLE), weighed=False
         )
@@ -791,35 +899,45 @@ class Screen(Sitting):
         # A threshold outside the domain is only known to be outside: cut, then compare.
         change = (np.clip(after, low, high) - np.clip(before, low, high)) * axis.scale
         middle, lower, upper = np.quantile(change, (0.5, 0.025, 0.975), axis=0)
-        outside = np.zeros(frequencies.size, dtype=bool)
+        outside = np.zeros(len(spots), dtype=bool)
         for levels in (before, after):
             typical = np.median(levels, axis=0)
             outside |= (typical < low) | (typical > high)
-        return tuple(
-            Shift(float(f), float(middle[k]), float(lower[k]), float(upper[k]), bool(outside[k]))
-            for k, f in enumerate(frequencies)
-        )
+        out = []
+        for k, spot in enumerate(spots):
+            sizes = float(middle[k]), float(lower[k]), float(upper[k])
+            if self.domain.of_tones:
+                out.append(Shift(spot[0], *sizes, bool(outside[k])))
+            else:
+                there = PlaceShift(_named(spot, self.domain), *sizes, bool(outside[k]))
+                out.append(cast(Shift, there))
+        return tuple(out)
 
     def continue_exam(self, max_tones: int = 50) -> Exam:
         """A full exam of this ear that begins with every tone of this screen."""
         return full_exam(self, self._trials, max_tones=max_tones)
 
     def _design(self) -> dict[str, Any]:
-        return {
+        by_protocol = self._asked is self.protocol
+        design = {
             **super()._design(),
-            "protocol": self.protocol.to_dict() if self.rule is None else None,
+            "protocol": self.protocol.to_dict() if by_protocol else None,
             "rule": None if self.rule is None else self.rule.to_dict(),
-            "settings": None if self.rule is None else self.settings.to_dict(),
+            "settings": None if by_protocol else self._asked.to_dict(),
             "reference": self._reference_data,
         }
+        return design if self.hypotheses is None else {**design, "hypotheses": self.hypotheses}
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "catches": list(self._catches), "presses": self._presses}
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
-        reference = reference_from_dict(design.pop("reference"))
-        return cls(reference, **question_from_design(design))
+        data = design.pop("reference")
+        if "hypotheses" in design:
+            del design["protocol"], design["rule"]
+            return cls(settings=NotchSettings(**design.pop("settings")), **design)
+        return cls(reference_from_dict(data), **question_from_design(design))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -887,11 +1005,45 @@ def audiogram_of(reference: Exam | Audiogram) -> Audiogram:
     return Audiogram(heard, no_response_db_hl=beyond)
 
 
+def reliability(catches: Sequence[bool], presses: int, tones: int) -> str:
+    """good, fair or poor: how far answers can be trusted that were also given to silence.
+
+    Poor when all silent trials were "heard", or two or more and over a third of them, and when the
+    button was pressed between the tones more often than every other time. Fair when any silent
+    trial was "heard", or at some presses.
+    """
+    alarms, silent = sum(catches), len(catches)
+    if alarms and (alarms == silent or (alarms >= 2 and alarms > silent / 3)):
+        return "poor"
+    if presses >= POOR_PRESSES and presses > (tones + silent) / 2:
+        return "poor"
+    return "fair" if alarms or presses >= FAIR_PRESSES else "good"
+
+
 def _measured(reference: Reference) -> set[float] | None:
-    """The frequencies at which a reference has a threshold; an exam's field has one everywhere."""
+    """The frequencies at which a reference has a threshold.
+
+    An exam's field has one everywhere, unless its device left some frequencies out.
+    """
     if isinstance(reference, Audiogram):
         return set(reference.thresholds_db_hl)
-    return set(reference.frequencies_hz) if isinstance(reference, Norm) else None
+    if isinstance(reference, Norm):
+        return set(reference.frequencies_hz)
+    limits = reference.limits
+    if limits is None or limits.device is None:
+        return None
+    frequencies = reference.domain.smooth[0].values
+    reach = limits.reach(reference.domain)
+    return {f for f, levels in zip(frequencies, reach, strict=True) if levels is not None}
+
+
+def _check_hypotheses(hypotheses: object, *others: object) -> None:
+    if hypotheses != NOTCH:
+        raise ValueError(f'hypotheses must be "{NOTCH}" or None, got {hypotheses!r}')
+    if any(other is not None for other in others):
+        raise ValueError(
+            'a screen with hypotheses="notch" has no reference, protocol or rule: leave them out'
+        )
 
 
 def reference_kind(reference: object) -> str:
@@ -901,11 +1053,18 @@ def reference_kind(reference: object) -> str:
             return kind
     raise ValueError(
         f"reference must be an earshift Exam, Audiogram or Norm, got {type(reference).__name__}"
+        '; without one, only hypotheses="notch" can be asked'
     )
 
 
+def _reference_to_dict(reference: Any) -> dict[str, Any]:
+    return {"kind": reference_kind(reference), "data": reference.to_dict()}
+
+
 def reference_from_dict(data: Mapping[str, Any]) -> Reference:
-    """A reference from a screen's design."""
+    """A reference from its kind and data, as a screen's design keeps it."""
+    if data["kind"] not in _REFERENCES:
+        raise ValueError(f"a reference is one of {', '.join(_REFERENCES)}, got {data['kind']!r}")
     return _REFERENCES[data["kind"]].from_dict(data["data"])
 
 
@@ -917,7 +1076,16 @@ def _reference_field(
             raise ValueError(
                 "the reference exam has no trials: run it first, or give an audiogram or a norm"
             )
+        if reference.domain.names != domain.names:
+            raise ValueError(
+                f"the reference exam has the axes {', '.join(reference.domain.names)}, the screen "
+                f"{', '.join(domain.names)}: they must be the same"
+            )
         return reference.refitted(domain, prior, guess, lapse)
+    if not domain.of_tones:
+        raise ValueError(
+            "an audiogram or a norm is a reference for tones alone; on other axes give an exam"
+        )
     if isinstance(reference, Audiogram):
         return field.from_audiogram(reference, domain, guess, lapse)
     return field.from_norm(reference, domain, guess, lapse)

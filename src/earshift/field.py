@@ -629,6 +629,19 @@ class Threshold:
     cross_hearing: bool = False
 
 
+@dataclass(frozen=True)
+class PlaceThreshold:
+    """A threshold on other axes than a tone's: its place by the axes' names, its level in the
+    intensity's unit. `censored` as for a tone's.
+    """
+
+    place: tuple[tuple[str, float], ...]
+    level: float
+    low: float
+    high: float
+    censored: str | None = None
+
+
 def positive_slope_samples(
     mean: Array, cov: Array, slopes: Sequence[int], count: int, rng: np.random.Generator
 ) -> Array:

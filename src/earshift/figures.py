@@ -223,6 +223,25 @@ def save_call_curves(
     return _saved(figure, path)
 
 
+def save_right_by_tones(
+    curves: Mapping[str, Mapping[str, Sequence[tuple[float, float, int]]]], path: Path
+) -> Path:
+    """Share of right answers after each tone, a panel per group of ears."""
+    figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for axes, (group, methods) in zip(panels, curves.items(), strict=True):
+        axes.axhline(0.95, color="0.6", linewidth=0.8)
+        _draw_points(axes, methods)
+        axes.set_ylim(0.45, 1.0)
+        axes.set_xticks(range(0, 21, 5))
+        axes.set_xlabel("tones")
+        axes.set_title(f"{group} ears")
+    panels[0].set_ylabel("share right")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+    return _saved(figure, path)
+
+
 def save_calibration(bins: Mapping[str, Sequence[tuple[float, float, int]]], path: Path) -> Path:
     """Share in which a rule was met against its stated probability, in bins of equal mass."""
     figure = Figure(figsize=(4.8, 4.4), layout="constrained")

@@ -24,7 +24,7 @@ from earshift.pairstudy import (
 )
 from earshift.results import origin
 from earshift.ruleresults import calls_by_truth
-from earshift.rulestudy import CLEAR_DB, RULE_NAMES
+from earshift.rulestudy import CLEAR_DB, RULE_NAMES, Calls
 from earshift.shift import ALIKE_SHARE
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
+CALL_COLUMNS = "| changed ears found | missed | unchanged ears cleared | called changed |"
 ASKED = 0.65  # of the tones of two sittings
 BOOTSTRAPS = 500
 
@@ -180,6 +181,11 @@ def _exam_lines(
 # Screens ---------------------------------------------------------------------------------------
 
 
+def _call_cells(past: Calls, short: Calls) -> str:
+    """The cells under `CALL_COLUMNS`."""
+    return f"| {past.right} | {past.wrong} | {short.right} | {short.wrong} |"
+
+
 def _tones(rows: "pl.DataFrame") -> tuple[float, float, float]:
     """Tones of a person, both ears together: mean, half its 95 % interval, and median."""
     import polars as pl
@@ -208,8 +214,7 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
         lines += [
             f"#### {rule}",
             "",
-            "| condition | | tones | median | share | changed ears found | missed | unchanged ears cleared "
-            "| called changed |",
+            f"| condition | | tones | median | share {CALL_COLUMNS}",
             "|---|---|---|---|---|---|---|---|---|",
         ]
         of_rule = rows.filter(pl.col("rule") == rule)
@@ -229,8 +234,8 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
                 share = tones / kept[SEPARATE]["tones"]
                 lines.append(
                     f"| {condition} | {method} | {tones:.1f} ± {half:.1f} | {median:g} "
-                    f"| {'' if method == SEPARATE else f'{share:.0%}'} | {past.right} "
-                    f"| {past.wrong} | {short.right} | {short.wrong} |"
+                    f"| {'' if method == SEPARATE else f'{share:.0%}'} "
+                    f"{_call_cells(past, short)}"
                 )
             summary["screens"][rule][condition] = kept
         lines.append("")
@@ -279,8 +284,7 @@ def share_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> list[str]:
         f"`alike_share` is the probability that both ears changed alike; {ALIKE_SHARE:.2f} is the "
         "default, 0 takes the ears apart. The ears are the same in every row of a condition.",
         "",
-        "| condition | alike_share | tones | median | changed ears found | missed | unchanged ears cleared "
-        "| called changed |",
+        f"| condition | alike_share | tones | median {CALL_COLUMNS}",
         "|---|---|---|---|---|---|---|---|",
     ]
     summary["shares"] = []
@@ -292,8 +296,8 @@ def share_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> list[str]:
             past, short = calls_by_truth(mine, True), calls_by_truth(mine, False)
             tones, half, median = _tones(mine)
             lines.append(
-                f"| {condition} | {share:.2f} | {tones:.1f} ± {half:.1f} | {median:g} | {past.right} "
-                f"| {past.wrong} | {short.right} | {short.wrong} |"
+                f"| {condition} | {share:.2f} | {tones:.1f} ± {half:.1f} | {median:g} "
+                f"{_call_cells(past, short)}"
             )
             summary["shares"].append({"condition": condition, "share": share, "tones": tones})
     return [*lines, ""]

@@ -165,6 +165,8 @@ def _check_calibrated(
         raise ValueError("a calibrated sound needs full_scale_db_spl of the right and the left ear")
     if len(retspl) < 2 or any(len(table) < 2 for table in scale.values()):
         raise ValueError("a calibrated sound needs tables of two frequencies or more")
+    if not all(min(table) <= 1000.0 <= max(table) for table in (retspl, *scale.values())):
+        raise ValueError("a calibrated sound needs tables that cover 1000 Hz: practice is there")
     wrong = [v for table in scale.values() for v in table.values() if not 60.0 <= v <= 160.0]
     if wrong:
         raise ValueError(
@@ -208,6 +210,8 @@ def sound_of_calibration(
     )
 
 
+LONGEST_PULSE_MS = 2000.0
+
 # Timing ------------------------------------------------------------------------------------------
 
 
@@ -239,6 +243,11 @@ class Timing:
             raise ValueError(f"ramp_ms must lie between 20 and 50, got {self.ramp_ms:g}")
         if self.pulse_ms < 2 * self.ramp_ms:
             raise ValueError("a pulse must hold both its ramps")
+        if self.pulse_ms > LONGEST_PULSE_MS:
+            raise ValueError(f"a pulse lasts at most {LONGEST_PULSE_MS:g} ms")
+        ends = self.pulses * self.pulse_ms + (self.pulses - 1) * self.pause_ms
+        if not self.window_opens_ms < ends + self.window_closes_ms:
+            raise ValueError("the response window must open before it closes")
         if self.gap_max_ms < self.gap_min_ms:
             raise ValueError("gap_max_ms must not be below gap_min_ms")
 
@@ -247,6 +256,8 @@ class Timing:
         """What an examiner should know about these settings, if anything."""
         if self.pulse_ms < 200 or self.pulse_ms - 2 * self.ramp_ms < 150:
             return "The tones are shorter than the 200 ms that audiometry asks for."
+        if self.window_opens_ms > 300:
+            return "Answers within the first moments after a tone's onset do not count."
         if self.window_closes_ms < 500 or self.gap_min_ms < 500:
             return "The tones follow each other faster than people can answer."
         return None

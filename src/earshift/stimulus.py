@@ -6,7 +6,7 @@ part of the model and lives here alone.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from dataclasses import field as dataclass_field
 from functools import cached_property
@@ -119,9 +119,13 @@ class Trial:
     def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
         given = {name: value for name, value in data.items() if name != "heard"}
         heard = as_heard(data.get("heard"))
-        if "frequency_hz" in given and "level_db_hl" in given:
+        if {"frequency_hz", "level_db_hl"} <= given.keys() <= {f.name for f in fields(Tone)}:
             return cls(Tone(**given), heard)
         return cls(cast(Tone, Stimulus(tuple(given.items()))), heard)
+
+
+# What a stimulus or a trial calls something else.
+_TAKEN_NAMES = frozenset({"values", "to_dict", "heard", "ear"})
 
 
 @dataclass(frozen=True)
@@ -139,6 +143,15 @@ class Axis:
     logarithmic: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.isidentifier():
+            raise ValueError(
+                "an axis needs a name of letters, digits and underscores, such as contrast_db; "
+                f"got {self.name!r}"
+            )
+        if self.name in _TAKEN_NAMES:
+            raise ValueError(f"an axis cannot be called {self.name!r}: the name has a meaning here")
+        if isinstance(self.values, str) or not isinstance(self.values, Iterable):
+            raise ValueError(f"axis {self.name} needs a list of values, got {self.values!r}")
         values = tuple(sorted({finite(v, f"a value of axis {self.name}") for v in self.values}))
         if not values:
             raise ValueError(f"axis {self.name} has no candidate values: give at least one")
@@ -190,11 +203,24 @@ class Domain:
     smooth: tuple[Axis, ...]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "smooth", tuple(self.smooth))
+        for axis in (self.intensity, *self.smooth):
+            if not isinstance(axis, Axis):
+                raise ValueError(f"the axes of a domain must be earshift.Axis, got {axis!r}")
         if not self.smooth:
             raise ValueError("a domain needs at least one smooth axis besides the intensity")
-        names = [self.intensity.name, *(axis.name for axis in self.smooth)]
-        if len(set(names)) != len(names):
-            raise ValueError(f"the axes of a domain need different names, got {names}")
+        if len(set(self.names)) != len(self.names):
+            raise ValueError(f"the axes of a domain need different names, got {self.names}")
+        if len(self.intensity.values) < 2:
+            raise ValueError(
+                f"the intensity {self.intensity.name} needs two values or more: without a step "
+                "there is no threshold to find"
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The axes by name, the intensity first."""
+        return self.intensity.name, *(axis.name for axis in self.smooth)
 
     @classmethod
     def tones(
@@ -375,6 +401,14 @@ class Limits:
         nothing = (np.inf, -np.inf)
         ends = np.array([known.get(f, nothing) for f in domain.smooth[0].values])
         return ends[:, 0], np.minimum(ends[:, 1], self.cap_db_hl)
+
+    def reach(self, domain: Domain) -> list[tuple[float, float] | None]:
+        """The softest and loudest candidate that could ever be played at every place, if any."""
+        ends = []
+        for low, high in zip(*self.range_at(domain), strict=True):
+            within = [v for v in domain.intensity.values if low - 1e-9 <= v <= high + 1e-9]
+            ends.append((within[0], within[-1]) if within else None)
+        return ends
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

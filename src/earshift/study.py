@@ -553,11 +553,13 @@ def read_half(path: Path, half: str, ears: bool = False) -> tuple["pl.DataFrame"
     return wanted.filter(pl.col("SEQN") % 2 == HALVES[half]), frequencies
 
 
-def people(path: Path, half: str, count: int, seed: int = 0) -> list[Ear]:
-    """One ear each of so many people, drawn from one half of them."""
+def people(path: Path, half: str, count: int | None, seed: int = 0) -> list[Ear]:
+    """One ear each of so many people (None: all), drawn from one half of them."""
     rows, frequencies = read_half(path, half)
     ears = rows.sample(fraction=1.0, shuffle=True, seed=seed)
     ears = ears.unique("SEQN", keep="first", maintain_order=True)
+    if count is None:
+        count = ears.height
     if ears.height < count:
         raise ValueError(f"the {half} half of {path.name} has {ears.height} people, not {count}")
     return [

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from dataclasses import field as dataclass_field
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,7 @@ from earshift.exam import (
     Exam,
     Screen,
     audiogram_of,
+    reliability,
     thresholds_from_samples,
 )
 from earshift.field import Threshold
@@ -45,12 +46,14 @@ if TYPE_CHECKING:
 EXAM_TONES = 50
 CLINIC_RULE = "osha-sts"
 CATCH_EVERY = 8  # one silent trial in every eight presentations
+VOIDS_OF_TRIAL = 1000  # in a trial's id, its number comes before, and what was taken back after
 PRACTICE_HZ, PRACTICE_DB_HL, PRACTICE_TRIES = 1000.0, 40.0, 4
 # Without calibration the person's own softest 1 kHz tone is all there is to go by: practice climbs
 # to it from nothing, and what follows stays within so many dB above it.
 OWN_LEVEL_STEP_DB, OWN_LEVEL_SOUGHT_UP_TO = 5.0, 40.0
 START_ABOVE_OWN_DB, MOST_ABOVE_OWN_DB = 30.0, 60.0
 TURN_DOWN = "The softest tone was heard: turn the volume down, or check that nothing amplifies it."
+VOLUME_MOVED = "The volume is not what it was before the break: set it as it was."
 TURN_UP = "No soft tone was heard: turn the volume up to where it was set, and check the earphones."
 
 # Streams of chance apart from those of the engine, which uses the numbers below ten.
@@ -154,11 +157,12 @@ def reference_for(
     simulated: bool = False,
     relative_device: int | None = None,
 ) -> ExamRecord:
-    """What a screen of this ear is compared with: the newest full exam or imported audiogram.
+    """What a screen of this ear is compared with: its baseline, or another one named by `exam_id`.
 
-    `exam_id` names another one of the same ear. Trials of a simulated listener are nobody's
-    hearing: they serve as a reference only when the screen is simulated too. Levels of the
-    uncalibrated `relative_device` compare with its own alone.
+    The baseline is the one that was chosen last, or else the oldest full exam or imported
+    audiogram: a slow loss shows against the first, not against last year. Trials of a simulated
+    listener are nobody's hearing: they serve as a reference only when the screen is simulated too.
+    Levels of the uncalibrated `relative_device` compare with its own alone.
     """
     if exam_id is not None:
         record = store.exam(exam_id)
@@ -171,19 +175,51 @@ def reference_for(
         if reason is not None:
             raise ValueError(f"exam {exam_id} cannot be the reference: {reason}")
         return record
-    reasons = []
-    for record in reversed(store.exams(person_id, ear=ear)):
-        visit = store.visit(record.visit_id)
-        reason = _why_no_reference(record, visit, simulated, relative_device)
-        if reason is None:
-            return record
-        if record.kind != "screen":
-            reasons.append(f"exam {record.id}: {reason}")
+    chosen = store.baseline(person_id, ear)
+    if chosen is not None:
+        record = store.exam(chosen.exam_id)
+        reason = _why_no_reference(record, store.visit(record.visit_id), simulated, relative_device)
+        if reason is not None:
+            raise ValueError(
+                f"the baseline of the {ear} ear, exam {record.id}, cannot be used here: {reason}; "
+                "name another exam by --reference"
+            )
+        return record
+    usable, reasons = references(
+        store, person_id, ear, simulated=simulated, relative_device=relative_device
+    )
+    if usable:
+        return usable[0]
     raise ValueError(
         f"person {person_id} has no full exam or imported audiogram of the {ear} ear to compare "
         f"with{' (' + '; '.join(reasons) + ')' if reasons else ''}; run `earshift exam` or "
         "`earshift import` first"
     )
+
+
+def references(
+    store: "Store",
+    person_id: int,
+    ear: str,
+    *,
+    simulated: bool = False,
+    relative_device: int | None = None,
+) -> tuple[list[ExamRecord], list[str]]:
+    """All that this ear can be compared with, as they were measured, and why not the others."""
+    usable, reasons = [], []
+    for record in store.exams(person_id, ear=ear):
+        visit = store.visit(record.visit_id)
+        reason = _why_no_reference(record, visit, simulated, relative_device)
+        if reason is None:
+            usable.append((measured_at(record, visit), record.id, record))
+        elif record.kind != "screen":
+            reasons.append(f"exam {record.id}: {reason}")
+    return [record for _, _, record in sorted(usable, key=lambda item: item[:2])], reasons
+
+
+def measured_at(record: ExamRecord, visit: Visit) -> datetime:
+    """When the ear was measured; of an audiogram without a date, when it was imported."""
+    return visit.started_at if record.measured_at is None else record.measured_at
 
 
 def _why_no_reference(
@@ -245,6 +281,7 @@ def plan_screen(
     limits: Limits | None = None,
     seed: int | None = None,
     max_tones: int | None = None,
+    today: date | None = None,
 ) -> Plan:
     """A screen of one ear against its stored reference; by default for the clinic's rule.
 
@@ -258,14 +295,15 @@ def plan_screen(
     record = reference_for(
         store, person_id, _ear(ear), reference, simulated=simulated, relative_device=own_device
     )
-    today = datetime.now(UTC).date()
+    today = datetime.now().astimezone().date() if today is None else today
     offset, comparison = compare_devices(store, record, device_id, delivery.relative, today)
     if simulated:  # nobody's ears and nobody's device
         offset, comparison = 0.0, ""
     screen = Screen(
-        _as_reference(store, record),
+        as_reference(store, record),
         protocol,
         rule=rule,
+        allow_unverified=isinstance(rule, Rule),  # whoever made it one has agreed
         settings=None if rule is None else RuleSettings(device_offset_sd_db=offset),
         other_ear=_other_ear(store, person_id, ear, simulated, own_device),
         transducer="unknown" if device_id is None else store.device(device_id).transducer,
@@ -283,19 +321,29 @@ def plan_continuation(store: "Store", screen: ExamRecord) -> Plan:
     sitting = rebuild(screen, store.trials(screen.id))
     if not isinstance(sitting, Screen):
         raise ValueError(f"exam {screen.id} is a full exam already")
-    delivery = replace(Delivery.from_dict(screen.delivery), continues=screen.id)
-    return Plan(screen.ear, sitting.continue_exam(EXAM_TONES), delivery=delivery)
+    delivery = replace(
+        Delivery.from_dict(screen.delivery), continues=screen.id, loud_confirmed=False
+    )
+    return Plan(
+        screen.ear,
+        _under(sitting.continue_exam(EXAM_TONES), delivery.limits(screen.ear)),
+        delivery=delivery,
+    )
 
 
 def plan_again(store: "Store", record: ExamRecord) -> Plan:
     """The same exam of the same ear once more, with other chance: an immediate retest."""
     sitting = rebuild(record, ())
-    delivery = replace(Delivery.from_dict(record.delivery), continues=None)
+    delivery = replace(Delivery.from_dict(record.delivery), continues=None, loud_confirmed=False)
+    again = _under(sitting, delivery.limits(record.ear), seed=_seed(None))
+    return Plan(record.ear, again, record.reference_exam_id, delivery)
+
+
+def _under(sitting: Exam | Screen, limits: Limits, **design: Any) -> Exam | Screen:
+    """The same under other limits: louder tones are confirmed for one exam, not for the next."""
     data = sitting.to_dict()
-    data["design"]["seed"] = _seed(None)
-    if delivery.relative:
-        data["design"]["limits"] = delivery.limits(record.ear).to_dict()
-    return Plan(record.ear, type(sitting).from_dict(data), record.reference_exam_id, delivery)
+    data["design"] |= {"limits": limits.to_dict(), **design}
+    return type(sitting).from_dict(data)
 
 
 def _other_ear(
@@ -303,13 +351,10 @@ def _other_ear(
 ) -> Audiogram | None:
     """The newest thresholds of the other ear, if there are any."""
     other = EARS[1 - EARS.index(ear)]
-    try:
-        record = reference_for(
-            store, person_id, other, simulated=simulated, relative_device=relative_device
-        )
-    except ValueError:
-        return None
-    return audiogram_of(_as_reference(store, record))
+    usable, _ = references(
+        store, person_id, other, simulated=simulated, relative_device=relative_device
+    )
+    return audiogram_of(as_reference(store, usable[-1])) if usable else None
 
 
 def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
@@ -326,7 +371,8 @@ def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamR
     )
 
 
-def _as_reference(store: "Store", record: ExamRecord) -> Exam | Audiogram:
+def as_reference(store: "Store", record: ExamRecord) -> Exam | Audiogram:
+    """A stored full exam or audiogram as a screen takes it."""
     if record.kind == "audiogram":
         return Audiogram.from_dict(record.design)
     sitting = rebuild(record, (*_carried(store, record), *store.trials(record.id)))
@@ -412,9 +458,9 @@ def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0)
 
 
 def own_level(live: Sequence[TrialRecord]) -> float | None:
-    """The softest practice tone that was heard twice in a row: today's own level at 1 kHz."""
+    """The practice tone that was heard twice in a row last: the person's own level at 1 kHz."""
     practice = [trial for trial in live if trial.kind == "practice"]
-    for first, second in pairwise(practice):
+    for first, second in reversed(list(pairwise(practice))):  # the newest counts
         if first.heard and second.heard and first.played_db_hl == second.played_db_hl:
             return first.played_db_hl
     return None
@@ -464,6 +510,7 @@ class Session:
         self.trials: tuple[TrialRecord, ...] = self.store.trials(exam_id)
         self.presses = len(self.store.presses(exam_id))
         self._carried = _carried(self.store, self.record)
+        self._opened_at = self.store.opened_at(exam_id)
         self.sitting = self._fold()
 
     def _fold(self) -> Exam | Screen:
@@ -490,6 +537,15 @@ class Session:
         # this person answers to silence, so one is presented before the end.
         return self.tones > 0 and not self.catches
 
+    @property
+    def trial_id(self) -> int:
+        """Of what is to be presented now. Taking an answer back makes it another one.
+
+        An answer that is on its way meanwhile is then an answer to nothing.
+        """
+        voided = len(self.trials) - len(live_trials(self.trials))
+        return (len(self.trials) + 1) * VOIDS_OF_TRIAL + voided
+
     def presentation(self) -> Presentation:
         """What to present next. The same until it is answered, in this process or another."""
         practice = self._practice_level()
@@ -510,11 +566,11 @@ class Session:
 
     def _practice_level(self) -> float | None:
         """Level of the next practice tone; none once one was heard or the exam has begun."""
+        if self.delivery.relative:
+            return self._climbing_level()
         tried = self._practised
         if self.tones + len(self.catches) > 0:
             return None
-        if self.delivery.relative:
-            return self._climbing_level(tried)
         wanted = self._practice and self.delivery.practice
         if not wanted or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
             return None
@@ -524,25 +580,46 @@ class Session:
         level = min(PRACTICE_DB_HL + limits.above_missed_db * len(tried), float(loudest[place]))
         return math.floor(level / OWN_LEVEL_STEP_DB) * OWN_LEVEL_STEP_DB
 
-    def _climbing_level(self, tried: list[TrialRecord]) -> float | None:
-        """Without calibration: up from inaudible in small steps, until one is heard twice."""
+    def _climbing_level(self) -> float | None:
+        """Without calibration: up from inaudible in small steps, until one is heard twice.
+
+        The volume may have been changed in every break, so each is followed by such a climb.
+        """
+        tried = self._practised_now
         if own_level(tried) is not None:
             return None
+        lowest = self.sitting.domain.intensity.values[0]
         if not tried or tried[-1].played_db_hl is None:
-            return self.sitting.domain.intensity.values[0]
+            known = self._own_before
+            return lowest if known is None else max(lowest, known - 2 * OWN_LEVEL_STEP_DB)
         level = tried[-1].played_db_hl
         return level if tried[-1].heard else level + OWN_LEVEL_STEP_DB
 
     @property
+    def _practised_now(self) -> list[TrialRecord]:
+        """Practice since the exam was begun or gone on with."""
+        return [trial for trial in self._practised if trial.at >= self._opened_at]
+
+    @property
+    def _own_before(self) -> float | None:
+        """The person's own level before the last break, if it was found."""
+        earlier = [t for t in (*self._carried, *self.trials) if t.at < self._opened_at]
+        return own_level(live_trials(earlier))
+
+    @property
     def volume_problem(self) -> str:
         """Without calibration: why practice shows that the volume cannot be right, if it does."""
-        tried = self._practised
+        tried = self._practised_now
         if not self.delivery.relative or not tried:
             return ""
-        if own_level(tried) == self.sitting.domain.intensity.values[0]:
+        own, before = own_level(tried), self._own_before
+        if own == self.sitting.domain.intensity.values[0]:
             return TURN_DOWN
-        level = self._climbing_level(tried)
-        return TURN_UP if level is not None and level > OWN_LEVEL_SOUGHT_UP_TO else ""
+        if own is None:
+            level = self._climbing_level()
+            return TURN_UP if level is not None and level > OWN_LEVEL_SOUGHT_UP_TO else ""
+        moved = before is not None and abs(own - before) > OWN_LEVEL_STEP_DB
+        return VOLUME_MOVED if moved else ""
 
     @property
     def gap_ms(self) -> int:
@@ -631,7 +708,7 @@ class Session:
 
     def begin_practice_again(self, reason: str) -> None:
         """Take all practice back and set the exam aside: something in the set-up is wrong."""
-        for trial in self._practised:
+        for trial in self._practised_now:
             self.store.void_trial(trial.id, author=self.author, reason=reason)
         self.pause(reason)
         self._load(self.record.id)
@@ -715,21 +792,28 @@ class Session:
         """
         if not self.tones and not self.sitting.done:
             raise ValueError(f"exam {self.record.id} has no answers yet: there is nothing to show")
+        cleared = isinstance(self.sitting, Screen) and self.sitting.decision == "unchanged"
+        if cleared and self._catch_missing:
+            raise ValueError(
+                f"exam {self.record.id} cannot end as unchanged before a silent trial has shown "
+                "whether silence is reported, too"
+            )
         self._refuse_if_moved_on()
+        # What reads records takes an exam that is done for a full one.
+        cut_short = isinstance(self.sitting, Exam) and not self.sitting.done
         result = self.store.add_result(
             self.record.id,
             author=self.author,
             shown=self.shown(),
             settings=self.sitting.to_dict()["design"],
             engine_version=__version__,
+            closes_as="abandoned" if cut_short else "done",
         )
-        # What reads records takes an exam that is done for a full one.
-        cut_short = isinstance(self.sitting, Exam) and not self.sitting.done
-        self._set_state("abandoned" if cut_short else "done", "finished")
+        self.record = self.store.exam(self.record.id)
         return result
 
     def reference_words(self) -> str:
-        """The reference of a screen with its date, and whether there are older ones."""
+        """The reference of a screen with its date, and whether there are others."""
         number = self.record.reference_exam_id
         assert number is not None
         record = self.store.exam(number)
@@ -742,14 +826,13 @@ class Session:
             "an unknown date" if measured is None else f"{measured.astimezone(zone):%Y-%m-%d}"
         )
         simulated = self.store.visit(self.record.visit_id).mode == "simulated"
-        older = [
-            other.id
-            for other in self.store.exams(visit.person_id, ear=record.ear)
-            if other.id < number
-            and _why_no_reference(other, self.store.visit(other.visit_id), simulated) is None
-        ]
-        if older:
-            words += f" (older: {', '.join(map(str, older))}; --reference chooses)"
+        chosen = self.store.baseline(visit.person_id, record.ear)
+        if chosen is not None and chosen.exam_id == number:
+            words += f", the baseline chosen by {chosen.author}"
+        usable, _ = references(self.store, visit.person_id, record.ear, simulated=simulated)
+        others = [other.id for other in usable if other.id != number]
+        if others:
+            words += f" (others: {', '.join(map(str, others))}; --reference chooses)"
         return words
 
     @property
@@ -766,10 +849,18 @@ class Session:
             "instruction and response before relying on this."
         )
 
+    def thresholds(self) -> list[Threshold]:
+        """Thresholds at the frequencies that may be played; beyond what may be played, bounds."""
+        domain, limits = self.sitting.domain, self.sitting.limits
+        frequencies = domain.smooth[0].values
+        if limits is None:
+            return self.sitting.thresholds(list(frequencies))
+        reach = {f: r for f, r in zip(frequencies, limits.reach(domain), strict=True) if r}
+        return [_within(t, *reach[t.frequency_hz]) for t in self.sitting.thresholds(list(reach))]
+
     def shown(self) -> dict[str, Any]:
         """What the exam says now, as a result stores it (see `earshift.records.ResultRecord`)."""
-        frequencies = list(self.sitting.domain.smooth[0].values)
-        thresholds = self.sitting.thresholds(frequencies)
+        thresholds = self.thresholds()
         catches = self.catches
         shown: dict[str, Any] = {
             "verdict": None,
@@ -786,7 +877,10 @@ class Session:
         if isinstance(self.sitting, Exam):
             full = "Full exam" if self.sitting.done else "Exam ended early"
             words = f"{full}: thresholds measured with {self.tones} tones."
-            return shown | {"words": self._with_cautions(words)}
+            reliable = reliability(catches, self.presses, self.tones)
+            if reliable != "good":
+                words += f" Reliability {reliable}: silence was reported as heard."
+            return shown | {"words": self._with_cautions(words), "reliability": reliable}
         verdict = self.sitting.verdict()
         rule = self.sitting.rule
         return shown | {
@@ -802,6 +896,22 @@ class Session:
             unit = "Levels are relative to this device: they are no hearing levels."
         parts = (words, self.caution, *self.delivery.remarks, unit)
         return " ".join(part for part in parts if part)
+
+
+def _within(threshold: Threshold, softest: float, loudest: float) -> Threshold:
+    """The threshold with all that lies beyond these levels cut to them and said."""
+    level, censored = threshold.level_db_hl, threshold.censored
+    if level > loudest or (censored == "above" and level >= loudest):
+        censored = "above"
+    elif level < softest or (censored == "below" and level <= softest):
+        censored = "below"
+    cut = [
+        min(max(value, softest), loudest)
+        for value in (level, threshold.low_db_hl, threshold.high_db_hl)
+    ]
+    return replace(
+        threshold, level_db_hl=cut[0], low_db_hl=cut[1], high_db_hl=cut[2], censored=censored
+    )
 
 
 def reference_thresholds(screen: Screen) -> list[Threshold]:
@@ -820,5 +930,5 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
         mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
     )
     return thresholds_from_samples(
-        np.array(frequencies), -draws[:, 1:] / draws[:, :1], screen.domain
+        [(f,) for f in frequencies], -draws[:, 1:] / draws[:, :1], screen.domain
     )

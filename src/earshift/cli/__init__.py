@@ -1,6 +1,17 @@
 """The command line: thin, and quick to answer `--help` (the engine loads when a command runs)."""
 
-from earshift.cli import clinic, database, devices, exchange, serve, simulation, studies, users
+from earshift.cli import (
+    clinic,
+    database,
+    devices,
+    exchange,
+    monitor,
+    protocol,
+    serve,
+    simulation,
+    studies,
+    users,
+)
 from earshift.cli.app import app
 
 __all__ = [
@@ -9,6 +20,8 @@ __all__ = [
     "database",
     "devices",
     "exchange",
+    "monitor",
+    "protocol",
     "serve",
     "simulation",
     "studies",

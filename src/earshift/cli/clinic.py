@@ -347,7 +347,7 @@ def screen(
         str | None, typer.Option(help="Or any change at all, by these settings: best, paper.")
     ] = None,
     reference: Annotated[
-        int | None, typer.Option(min=1, help="Exam to compare with; else the newest of this ear.")
+        int | None, typer.Option(min=1, help="Exam to compare with; else the baseline of this ear.")
     ] = None,
     tones: Annotated[
         int | None, typer.Option(min=1, max=500, help="Stop undecided after so many.")

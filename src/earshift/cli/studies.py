@@ -350,6 +350,36 @@ def study_both(
     _finish_study(write_pair_results(frames, known, half, command, out), out, as_json)
 
 
+@study.command("notch")
+def study_notch(
+    out: Out,
+    ears: Annotated[Path, typer.Option(help="CSV of real ears: SEQN and thresholds by frequency.")],
+    half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
+        "held-back"
+    ),
+    level: Annotated[int, typer.Option(min=1, help="Ears that stand out nowhere.")] = 400,
+    sloping: Annotated[int, typer.Option(min=0, help="Ears with a slope, no notch.")] = 200,
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Is there a notch around 3-6 kHz? Real ears with and without an added dip of 20 dB.
+
+    Share right by the number of tones, chosen actively, by BALD or at random, beside what could be
+    said if all thresholds were known.
+    """
+    from earshift.notchstudy import notch_cases, write_notch_results
+
+    with _cases_of_real_ears():
+        cases = notch_cases(ears, half, level, sloping, seed)
+    frame = _run_study(cases, out, jobs, cluster, as_json)
+    command = (
+        f"earshift study notch --half {half} --level {level} --sloping {sloping} --seed {seed}"
+    )
+    _finish_study(write_notch_results(frame, half, command, out), out, as_json)
+
+
 audiograms = typer.Typer(
     help="Audiograms of a population.", no_args_is_help=True, rich_markup_mode=None
 )

@@ -368,6 +368,18 @@ class Store:
         with reading(self.engine) as connection:
             return rows.exam_of(connection, exam_id)
 
+    def opened_at(self, exam_id: int) -> datetime:
+        """When an exam was opened last: when it was begun, or gone on with after a break."""
+        states = t.exam_states
+        query = select(func.max(states.c.at)).where(
+            states.c.exam_id == rows.as_id(exam_id, "exam"), states.c.state == "open"
+        )
+        with reading(self.engine) as connection:
+            found: datetime | None = connection.execute(query).scalar_one()
+        if found is None:
+            raise StoreError(f"exam {exam_id} was never open")
+        return found
+
     def exams(
         self,
         person_id: int,
@@ -631,8 +643,12 @@ class Store:
         shown: Mapping[str, Any],
         settings: Mapping[str, Any],
         engine_version: str,
+        closes_as: str | None = None,
     ) -> ResultRecord:
-        """What was shown at the end of an exam, with a hash of the trials it came from."""
+        """What was shown at the end of an exam, with a hash of the trials it came from.
+
+        With `closes_as` the exam gets that state at once; one that is closed already is refused.
+        """
         author = rows.text(author, "author")
         values = {
             "at": rows.now(),
@@ -642,8 +658,18 @@ class Store:
             "engine_version": rows.text(engine_version, "engine_version"),
             "exam_id": exam_id,
         }
+        if closes_as is not None:
+            rows.one_of(closes_as, ("done", "abandoned"), "closes_as")
         with writing(self.engine) as connection:
-            rows.exam_to_extend(connection, exam_id)
+            exam = rows.exam_to_extend(connection, exam_id)
+            if closes_as is not None:
+                if exam.state in ("done", "abandoned"):
+                    raise StoreError(f"exam {exam_id} is {exam.state} already")
+                rows.add_state(connection, exam_id, closes_as, engine_version, author, "finished")
+                rows.add_audit(
+                    connection, author, f"exam {closes_as}", f"exams:{exam_id}", "finished",
+                    {"state": closes_as, "was": exam.state},
+                )  # fmt: skip
             live = rows.live_trials(rows.trials_of(connection, [exam_id]).get(exam_id, ()))
             values["trial_numbers"] = [trial.number for trial in live]
             values["trials_sha256"] = rows.trials_sha256(live)

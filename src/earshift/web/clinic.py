@@ -23,6 +23,7 @@ from earshift.visit import Session
 from earshift.web import models as m
 from earshift.web import shown
 from earshift.web.identity import Examiner, saw
+from earshift.web.listen import break_off, make_ready
 from earshift.web.live import Sessions
 from earshift.web.settings import Settings
 
@@ -30,6 +31,7 @@ router = APIRouter(prefix="/api")
 
 PAGE = 50
 DUE_AFTER = timedelta(days=365)  # 29 CFR 1910.95(g)(6): at least annually
+LONGEST_CALIBRATION = timedelta(days=2 * 366)  # 29 CFR 1910.95(h)(5): exhaustive, every two years
 RETEST_WITHIN = timedelta(days=30)  # 29 CFR 1904.10(b)(4)
 UPLOAD_KINDS = ("auto", "csv", "mie", "fhir", "nhanes")
 
@@ -385,6 +387,8 @@ def add_calibration(device: m.Id, new: m.NewCalibration, here: Here, user: Exami
         table = _calibration_table(new, found)
         if new.done_on > here.today:
             raise ValueError("a calibration is not done in the future")
+        if new.due_on > new.done_on + LONGEST_CALIBRATION:
+            raise ValueError("a calibration is due again after two years at most")
         here.store.add_calibration(
             found.id,
             author=user.name,
@@ -411,6 +415,8 @@ def _calibration_table(new: m.NewCalibration, device: records.Device) -> dict[st
         preset = retspl_presets().get(new.retspl)
         if preset is None:
             raise ValueError("there is no RETSPL table of this name")
+        if device.transducer not in ("unknown", preset.transducer):
+            raise ValueError(f"this RETSPL table is for {preset.transducer} earphones, not others")
         if preset.coupler != new.coupler:
             raise ValueError(f"this RETSPL table is for the coupler {preset.coupler}, not another")
         values = {f"{f:g}": level for f, level in preset.db_spl.items()}
@@ -444,8 +450,8 @@ def list_retspl(_: Examiner) -> list[m.RetsplShown]:
 def add_check(device: m.Id, check: m.NewCheck, here: Here, user: Examiner) -> m.Device:
     """A daily check with somebody whose hearing is known; 10 dB or more blocks the device."""
     found = here.device(device)
-    if not any(check.deviations_db.values()):
-        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "a check needs some deviations")
+    if not all(check.deviations_db.get(ear) for ear in records.EARS):  # type: ignore[call-overload]
+        raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "a check needs both ears")
     with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
         here.store.add_calibration(
             found.id,
@@ -519,6 +525,7 @@ def _plan(
         reference=None if reference is None else shown.behind(here.store, "exams", reference),
         device_id=device_id,
         delivery=how,
+        today=here.today,
     )
 
 
@@ -587,6 +594,8 @@ def live_exam(
         tag = f'"{exam_id}-{len(session.trials)}-{void}-{session.presses}-{state}"'
         if if_none_match == tag:
             raise HTTPException(HTTPStatus.NOT_MODIFIED)
+        if if_none_match is None:  # later looks of the same page are the same look
+            saw(here.request, user, f"exams:{exam_id}")
         response.headers["ETag"] = tag
         return m.Live(**here.sessions.live(exam_id, user.name))
 
@@ -595,11 +604,41 @@ def live_exam(
 def answer_exam(exam: m.Id, given: m.ExaminersAnswer, here: Here, user: Examiner) -> m.Play:
     """The examiner answers for a person who raises a hand. Sent twice it changes nothing."""
     exam_id = here.exam_id(exam)
+    how = Delivery.from_dict(here.store.exam(exam_id).delivery)
+    if how.answered_by == "listener":
+        raise HTTPException(HTTPStatus.CONFLICT, "the listener answers this exam")
+    if given.played_db is not None and how.sound is not None:
+        raise HTTPException(HTTPStatus.CONFLICT, "the device plays what is asked, no other level")
     with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
         session = here.sessions.answer(
             exam_id, user.name, given.trial, given.heard, given.reaction_ms, given.played_db
         )
     return shown.play(session, here.position(session.record))
+
+
+@router.post("/exams/{exam}/ready")
+def ready_exam(exam: m.Id, checked: m.Ready, here: Here, user: Examiner) -> m.Play:
+    """The examiner has checked the set-up of a device that plays; the exam goes on."""
+    with here.changing(exam, user.name, "open", "paused") as session:
+        _refuse_if_listeners(session)
+        make_ready(session, checked, here.today, "set-up checked by the examiner")
+        return shown.play(session, here.position(session.record))
+
+
+@router.post("/exams/{exam}/stop")
+def stop_exam(exam: m.Id, stopped: m.Stopped, here: Here, user: Examiner) -> m.Play:
+    """The sound was stopped at the desk: what was playing is void, and the set-up is to be
+    checked again.
+    """
+    with here.changing(exam, user.name, "open", "paused") as session:
+        _refuse_if_listeners(session)
+        break_off(session, stopped.trial, stopped.reason)
+        return shown.play(session, here.position(session.record))
+
+
+def _refuse_if_listeners(session: Session) -> None:
+    if session.delivery.answered_by == "listener":
+        raise ValueError("the listener goes on, after checking the set-up")
 
 
 @router.post("/exams/{exam}/undo")
@@ -621,8 +660,9 @@ def pause_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
 def resume_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
     """Go on. A listener who answers alone goes on by checking the set-up instead."""
     with here.changing(exam, user.name, "open", "paused") as session:
-        if session.delivery.answered_by == "listener":
-            raise ValueError("the listener goes on, after checking the set-up")
+        _refuse_if_listeners(session)
+        if session.delivery.sound is not None:
+            raise ValueError("the exam goes on when the set-up was checked")
         session.resume(why.reason or "resumed by the examiner")
         return here.exam(session, user.name)
 
@@ -668,16 +708,19 @@ def _follow(
     of = here.store.visit(record.visit_id)
     if visit.unfinished(here.store, of.person_id, record.ear):
         raise HTTPException(HTTPStatus.CONFLICT, "another exam of this ear is not finished")
+    obstacle = delivery.why_not_go_on(here.store, record, here.today)
+    if obstacle is not None:
+        raise HTTPException(HTTPStatus.CONFLICT, obstacle)
     with refusals():
         exam = visit.open_exam(here.store, of, plan(here.store, record), author=user)
         return _opened(here, exam, user)
 
 
 def _opened(here: Clinic, exam: records.ExamRecord, user: str) -> m.Exam:
-    """A new exam as the examiner sees it; a listener's waits until the set-up is checked."""
+    """A new exam as the examiner sees it; one that a device plays waits for its set-up."""
     with here.sessions.changing(exam.id, user) as session:
-        if session.delivery.answered_by == "listener":
-            session.pause("waiting for the listener's set-up")
+        if session.delivery.sound is not None:
+            session.pause("waiting for the set-up")
         return here.exam(session, user)
 
 
@@ -694,11 +737,11 @@ def make_link(visit_id: m.Id, here: Here, user: Examiner) -> m.NewLink:
         for exam in here.store.exams(of.person_id)
         if exam.visit_id == number
         and exam.state in ("open", "paused")
-        and Delivery.from_dict(exam.delivery).sound is not None
+        and Delivery.from_dict(exam.delivery).answered_by == "listener"
     ]
     if not exams:
         raise HTTPException(
-            HTTPStatus.CONFLICT, "this visit has no unfinished exam that a device plays"
+            HTTPStatus.CONFLICT, "this visit has no unfinished exam that a listener answers"
         )
     with refusals():
         secret = here.accounts.make_link(number, sorted(exams), user.name)

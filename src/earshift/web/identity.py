@@ -85,7 +85,9 @@ def _signed_in(request: Request) -> Identity:
             raise HTTPException(
                 HTTPStatus.FORBIDDEN, f"the header {CSRF_HEADER} is missing or not this session's"
             )
-        renewed = accounts.renew(secret, key)
+        # A page that is left open asks by itself: only what somebody does keeps a session alive.
+        by_itself = request.url.path.endswith("/live")
+        renewed = None if by_itself else accounts.renew(secret, key)
         if renewed is not None:
             give_session(request, renewed)
     name = settings.author if key.user is None else key.user.name

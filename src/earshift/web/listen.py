@@ -6,12 +6,14 @@ never says whether it is a tone or silence in any other way than by its level.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
 from earshift.accounts import Accounts
+from earshift.delivery import why_not_go_on
 from earshift.store import Store
 from earshift.visit import Session
 from earshift.web import models as m
@@ -21,9 +23,9 @@ from earshift.web.live import Sessions
 
 router = APIRouter(prefix="/api/listen")
 
-# Every trial of a link has a number of its own: one that is sent late, for an ear that is done,
+# Every trial of a link has an id of its own: one that is sent late, for an ear that is done,
 # must not pass for an answer about the other.
-TRIALS_OF_EXAM = 10_000
+TRIALS_OF_EXAM = 10**9
 REASONS = {
     "panic": "stopped by the listener",
     "pause": "paused by the listener",
@@ -43,6 +45,7 @@ class Booth:
         self._accounts: Accounts = state.accounts
         self.sessions: Sessions = state.sessions
         self.listener: Identity = listener
+        self.today = shown.today_in(state.settings.zone)
         self._exams: list[int] = listener.scope["exams"]
 
     def current(self) -> int:
@@ -65,10 +68,10 @@ class Booth:
                 raise shown.refusal(error) from None
 
     def of_trial(self, trial: int) -> tuple[int | None, int]:
-        """The exam and the number within it of a trial as this link counts them."""
-        position, number = divmod(trial, TRIALS_OF_EXAM)
+        """The exam, and the trial's id within it, of a trial as this link counts them."""
+        position, trial_id = divmod(trial, TRIALS_OF_EXAM)
         known = 1 <= position <= len(self._exams)
-        return self._exams[position - 1] if known else None, number
+        return self._exams[position - 1] if known else None, trial_id
 
     def play(self, session: Session, problem: str | None = None) -> m.Play:
         position = self._exams.index(session.record.id) + 1
@@ -104,15 +107,7 @@ def now(here: Here) -> m.Play:
 def ready(checked: m.Ready, here: Here) -> m.Play:
     """Left, right and volume were checked now; the exam goes on."""
     with here.changing() as session:
-        wanted = session.delivery.sound
-        if wanted is not None and wanted.fingerprint:
-            given = None if checked.fingerprint is None else checked.fingerprint.model_dump()
-            if given != dict(wanted.fingerprint):
-                raise ValueError(
-                    "this is not the device, earphones and volume that the test was planned for"
-                )
-        if session.record.state == "paused":
-            session.resume("set-up checked by the listener")
+        make_ready(session, checked, here.today, "set-up checked by the listener")
         answer = here.play(session)
     if answer.state == "play":
         here.sessions.look_ahead(session.record.id, here.listener.name)
@@ -122,11 +117,11 @@ def ready(checked: m.Ready, here: Here) -> m.Play:
 @router.post("/answer")
 def answer(given: m.GivenAnswer, here: Here) -> m.Play:
     """Sent twice, late or out of order it changes nothing: what is in force comes back."""
-    exam_id, number = here.of_trial(given.trial)
+    exam_id, trial_id = here.of_trial(given.trial)
     if exam_id != here.current():
         return now(here)
     session = here.sessions.answer(
-        exam_id, here.listener.name, number, given.heard, given.reaction_ms
+        exam_id, here.listener.name, trial_id, given.heard, given.reaction_ms
     )
     problem = None
     if session.record.state == "paused" and session.trials:
@@ -138,21 +133,47 @@ def answer(given: m.GivenAnswer, here: Here) -> m.Play:
 @router.post("/press", status_code=HTTPStatus.NO_CONTENT)
 def press(pressed: m.Pressed, here: Here) -> None:
     """A press when nothing was to be answered: kept as a false alarm."""
-    with here.changing() as session:
-        exam_id, number = here.of_trial(pressed.trial)
-        ours = exam_id == session.record.id and number <= len(session.trials) + 1
-        if ours and session.record.state == "open":
-            session.press(pressed.after_onset_ms)
+    exam_id, _ = here.of_trial(pressed.trial)
+    if exam_id == here.current():
+        here.sessions.press(exam_id, here.listener.name, pressed.after_onset_ms)
 
 
 @router.post("/stop")
 def stop(stopped: m.Stopped, here: Here) -> m.Play:
     """The sound was stopped: what was playing is void, and the set-up has to be checked again."""
     with here.changing() as session:
-        if session.record.state == "open":
-            reason = REASONS[stopped.reason]
-            if stopped.trial is None:
-                session.pause(reason)
-            elif here.of_trial(stopped.trial) == (session.record.id, session.presentation().number):
-                session.break_off(reason)
+        exam_id, trial_id = here.of_trial(stopped.trial or 0)
+        if stopped.trial is None or exam_id == session.record.id:
+            break_off(session, None if stopped.trial is None else trial_id, stopped.reason)
         return here.play(session)
+
+
+# Shared with the desk at which an examiner answers
+
+
+def make_ready(session: Session, checked: m.Ready, today: date, reason: str) -> None:
+    """Go on after the set-up was checked, on the device that the exam was planned for."""
+    wanted = session.delivery.sound
+    if wanted is not None and wanted.fingerprint:
+        given = None if checked.fingerprint is None else checked.fingerprint.model_dump()
+        known = {"installation": "", **wanted.fingerprint}
+        if given != known:
+            raise ValueError(
+                "this is not the device, earphones and volume that the test was planned for"
+            )
+    if session.record.state != "paused":
+        return
+    obstacle = why_not_go_on(session.store, session.record, today)
+    if obstacle is not None:
+        raise ValueError(obstacle)
+    session.resume(reason)
+
+
+def break_off(session: Session, trial_id: int | None, reason: str) -> None:
+    """Void what was playing, or pause if nothing was; a stop that comes too late does nothing."""
+    if session.record.state != "open":
+        return
+    if trial_id is None:
+        session.pause(REASONS[reason])
+    elif trial_id == session.trial_id:
+        session.break_off(REASONS[reason])

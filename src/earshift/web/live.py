@@ -22,6 +22,7 @@ from earshift.visit import CLINIC_RULE, MovedOn, Session, reference_thresholds
 
 # What was told up to a tone, and P(changed) after it.
 Known = list[tuple[tuple[object, ...], float]]
+MOST_PRESSES = 300
 KEPT = 200  # exams at once; the one that was answered longest ago is forgotten
 
 
@@ -89,12 +90,12 @@ class Sessions:
         self,
         exam_id: int,
         author: str,
-        number: int,
+        trial_id: int,
         heard: bool,
         reaction_ms: float | None = None,
         played_db: float | None = None,
     ) -> Session:
-        """Store an answer to presentation `number`, if that is the one in force now.
+        """Store an answer to this trial, if that is the one in force now.
 
         Sent twice, late or out of order it changes nothing. When the last tone is answered, the
         result is stored and the exam closed.
@@ -103,7 +104,7 @@ class Sessions:
         with entry.lock:
             session = self._current(entry, exam_id, author)
             self.settle(session)
-            if session.record.state != "open" or session.presentation().number != number:
+            if session.record.state != "open" or session.trial_id != trial_id:
                 return session
             ahead, entry.ahead = entry.ahead, {}
             try:
@@ -120,6 +121,16 @@ class Sessions:
             if session.record.state == "open":
                 self.look_ahead(exam_id, author)
             return session
+
+    def press(self, exam_id: int, author: str, after_onset_ms: float | None) -> None:
+        """Store a press in silence. Beyond some hundreds nothing more is learnt from them."""
+        entry = self._of(exam_id)
+        with entry.lock:
+            session = self._current(entry, exam_id, author)
+            if session.record.state == "open" and session.presses < MOST_PRESSES:
+                session.press(after_onset_ms)
+                entry.ahead = {}  # it counts for how reliable the answers are
+                self.look_ahead(exam_id, author)
 
     def settle(self, session: Session) -> None:
         """Store the result of an exam whose last tone was answered.
@@ -172,8 +183,7 @@ def live_view(session: Session, known: Known | None = None) -> dict[str, Any]:
         settings = sitting.settings
         limits = {"changed_at": settings.changed_at, "unchanged_at": settings.unchanged_at}
     reference = reference_thresholds(sitting) if isinstance(sitting, Screen) else []
-    frequencies = list(sitting.domain.smooth[0].values)
-    thresholds = sitting.thresholds(frequencies) if shown else []
+    thresholds = session.thresholds() if shown else []
     return {
         "number": len(session.trials),
         "kind": record.kind,

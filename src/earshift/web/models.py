@@ -20,7 +20,7 @@ Decibels = Annotated[float, Field(ge=-200, le=200, allow_inf_nan=False)]
 ByFrequency = Annotated[dict[Hertz, Decibels], Field(max_length=60)]
 Level = Annotated[float, Field(ge=-20, le=130, allow_inf_nan=False)]
 Milliseconds = Annotated[float, Field(ge=0, le=600_000, allow_inf_nan=False)]
-TrialNumber = Annotated[int, Field(ge=1, le=100_000)]
+TrialId = Annotated[int, Field(ge=1, le=10**12)]
 Sex = Literal["female", "male", "other", "unknown"]
 
 
@@ -145,6 +145,7 @@ class Fingerprint(Input):
     earphones: Line
     connection: Literal["wired", "bluetooth", "usb", "unknown"]
     volume: Line
+    installation: Line = ""
 
 
 class NewDevice(Input):
@@ -368,7 +369,7 @@ class Reason(Input):
 
 
 class GivenAnswer(Input):
-    trial: TrialNumber
+    trial: TrialId
     heard: bool
     reaction_ms: Milliseconds | None = None
 
@@ -382,12 +383,12 @@ class Ready(Input):
 
 
 class Pressed(Input):
-    trial: TrialNumber
+    trial: TrialId
     after_onset_ms: Annotated[float, Field(ge=-600_000, le=600_000)] | None = None
 
 
 class Stopped(Input):
-    trial: TrialNumber | None = None
+    trial: TrialId | None = None
     reason: Literal["panic", "pause", "hidden", "device", "interrupted", "error"]
 
 

@@ -173,8 +173,9 @@ def exam_shown(
     can = list(BY_STATE[record.state])
     if record.kind == "screen" and record.state in ("done", "abandoned"):
         can.append("continue")
-    if session.delivery.sound is None and "link" in can:
-        can.remove("link")
+    listens, plays = session.delivery.answered_by == "listener", session.delivery.sound is not None
+    not_here = {"link": not listens, "answer": listens, "resume": plays}
+    can = [action for action in can if not not_here.get(action, False)]
     return m.Exam(
         **summary(store, record).model_dump(),
         person=person(store, store.person(visit.person_id)),
@@ -232,7 +233,7 @@ def play(session: Session, position: m.Counted, problem: str | None = None) -> m
         asked = session.presentation()
         level = asked.level_db_hl
         presentation = m.PresentationShown(
-            trial=asked.number,
+            trial=session.trial_id,
             practice=asked.kind == "practice",
             frequency_hz=asked.frequency_hz,
             level=level,

@@ -19,6 +19,7 @@ let answering = false;
 const audio = pageSound(trouble);
 let [setup, checked] = [null, false]; // the set-up under way, and whether this page has passed it
 let [sounding, played] = [null, null]; // what is heard now, and the trial that was played last
+let problem = null; // what the last answer has shown to be wrong
 let unsent = null; // a stop that the server does not know of yet
 
 // What the server says
@@ -98,7 +99,7 @@ function showDesk() {
   byId("desk").hidden = !atDesk();
   if (left) byId("verdict-heading").focus();
   if (!atDesk()) return;
-  const { presentation: tone, sound, progress, problem } = exam.play;
+  const { presentation: tone, sound, progress } = exam.play;
   byId("answers").hidden = tone === null;
   allowAnswers();
   const text = tone === null ? t("desk.over") : toneText(tone, sound);
@@ -107,7 +108,6 @@ function showDesk() {
     byId("played_db").value = "";
   }
   byId("progress").textContent = t("desk.progress", { n: progress.answered, most: progress.at_most });
-  fill(byId("desk-problem"), problem ? el("p", { class: "caution" }, problem) : null);
   byId("play-row").hidden = tone === null || byHand();
   byId("played-otherwise").hidden = !byHand() || (tone?.level ?? null) === null;
 }
@@ -126,7 +126,7 @@ async function answer(heard) {
     const typed = byId("played_db").value;
     const played = typed === "" || byId("played-otherwise").hidden ? null : Number(typed);
     const body = { trial: presentation().trial, heard, reaction_ms: null, played_db: played };
-    await post(`${address}/answer`, body);
+    problem = (await post(`${address}/answer`, body)).problem;
     byId("played_db").value = "";
     await look();
   } catch (error) {
@@ -185,7 +185,7 @@ function showSetUp() {
     setup = null;
     return;
   }
-  showToMend(exam.play.problem);
+  showToMend(exam.play.problem ?? problem);
   if (setup === null) setUp().catch(complain);
 }
 
@@ -221,21 +221,22 @@ async function setUp() {
   };
   setup = createSetup(page, exam.play, DESK_STEPS);
   const fingerprint = await setup.passed;
-  setup = null;
+  [setup, problem] = [null, null];
   checked = true; // what happens from here on takes it back
   answering = true;
   try {
     await sendStop();
     await post(`${address}/ready`, { fingerprint });
+    tag = null;
+    await look();
+    if (atDesk()) byId("play").focus();
   } catch (error) {
-    checked = false;
     complain(error);
+    leaveChecked();
+    show(exam);
   } finally {
     answering = false;
   }
-  tag = null;
-  await look();
-  if (atDesk()) byId("play").focus();
 }
 
 function leaveChecked() {
@@ -262,7 +263,11 @@ function stop(reason) {
 async function sendStop() {
   if (unsent === null) return;
   const stopped = unsent;
-  await post(`${address}/stop`, stopped);
+  try {
+    await post(`${address}/stop`, stopped);
+  } catch (error) {
+    if (error.status === 0) throw error; // else there is nothing to stop any more
+  }
   if (unsent === stopped) unsent = null;
 }
 

@@ -1,0 +1,101 @@
+"""An ear over time: its history against the baseline, and the choice of that."""
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from earshift.cli.app import AsJson
+from earshift.cli.clinic import Ear, Reason, Who, people
+from earshift.cli.database import EXIT_CODES, Author, Database, author_name, opened
+from earshift.cli.terminal import person_label, printable, show_json, table
+from earshift.records import EARS
+
+if TYPE_CHECKING:
+    from earshift.monitor import EarHistory
+
+
+@people.command("history", epilog=EXIT_CODES)
+def person_history(
+    who: Who,
+    ear: Annotated[str | None, typer.Option(help="right or left; both if absent.")] = None,
+    rule: Annotated[
+        str, typer.Option(help="Rule that full exams are judged by: osha-sts, niosh-15 ...")
+    ] = "osha-sts",
+    db: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show every exam of a person's ears against its baseline, with P(changed).
+
+    Says when a persistent shift or an improvement is a reason to revise the baseline, which is a
+    professional's decision: `earshift person baseline`.
+    """
+    from earshift.monitor import ear_history
+    from earshift.visit import find_person
+
+    with opened(db) as store:
+        person = find_person(store, who)
+        wanted = EARS if ear is None else (ear,)
+        histories = [ear_history(store, person.id, one, rule) for one in wanted]
+    if as_json:
+        show_json({"person": person.id, "ears": [asdict(history) for history in histories]})
+        return
+    typer.echo(person_label(person))
+    for history in histories:
+        _show(history)
+
+
+def _show(history: "EarHistory") -> None:
+    if not history.occasions:
+        typer.echo(f"{history.ear} ear: nothing measured yet")
+        return
+    rows = [
+        [
+            o.exam_id,
+            o.day,
+            o.kind,
+            o.against or "-",
+            o.rule or "-",
+            o.decision or "-",
+            "-" if o.p_changed is None else f"{o.p_changed:.3f}",
+            " ".join(f"{f:g}:{shift:+.0f}" for f, shift in o.shifts_db),
+            o.note,
+        ]
+        for o in history.occasions
+    ]
+    columns = ["exam", "date", "what", "against", "rule", "says", "P", "shift (Hz:dB)", "note"]
+    table(f"{history.ear} ear", columns, rows)
+    for choice in history.chosen:
+        typer.echo(
+            f"Baseline: exam {choice.exam_id}, chosen on {choice.at:%Y-%m-%d} by "
+            f"{printable(choice.author)}: {printable(choice.reason)}"
+        )
+    if not history.chosen and history.baseline is not None:
+        typer.echo(f"Baseline: exam {history.baseline}, the oldest; nobody has chosen another")
+    if history.proposal is not None:
+        typer.echo(f"To be judged: {history.proposal.words}")
+
+
+@people.command("baseline", epilog=EXIT_CODES)
+def person_baseline(
+    who: Who,
+    ear: Ear,
+    exam: Annotated[int, typer.Option(help="The full exam or audiogram to compare with.")],
+    reason: Reason,
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the exam that one ear is compared with from now on; earlier choices stay."""
+    from earshift.monitor import revise_baseline
+    from earshift.visit import find_person
+
+    with opened(db) as store:
+        person = find_person(store, who)
+        chosen = revise_baseline(
+            store, person.id, ear, exam, author=author_name(author), reason=reason
+        )
+    if as_json:
+        show_json(asdict(chosen))
+    else:
+        typer.echo(f"The {ear} ear is compared with exam {exam} from now on")
