@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 EARS = """(() => {
   const ears = {
     ctx: null, side: null, peak: null, onset: null, tap: null, blocks: [], plan: [], pressed: [],
-    hearing: null,
+    hearing: null, stops: 0,
   };
   window.ears = ears;
   const later = window.setTimeout.bind(window);
@@ -33,6 +33,11 @@ EARS = """(() => {
       pressAt(when, this.buffer.duration + 0.1, " ");
     }
     return start.apply(this, arguments);
+  };
+  const stop = AudioBufferSourceNode.prototype.stop;
+  AudioBufferSourceNode.prototype.stop = function () {
+    ears.stops += 1;
+    return stop.apply(this, arguments);
   };
   ears.now = () => ears.ctx.currentTime - (ears.ctx.outputLatency || ears.ctx.baseLatency || 0);
   // Pitch from the changes of sign in the first pulse, loudness from the limiter.

@@ -344,7 +344,7 @@ def test_this_browser_becomes_a_device(page: Page, address: str, clinic: Clinic)
 # The desk of a browser that plays
 
 
-LONG_TONE = {**QUICK, "pulse_ms": 8000}
+LONG_TONE = {**QUICK, "pulses": 5, "pulse_ms": 2000}
 
 
 class Desk:
@@ -361,10 +361,8 @@ class Desk:
     def begin(self, device: str, **plan: Any) -> str:
         person = self.clinic.person("Hand raiser", f"H-{device}")
         wanted = {"kind": "exam", "rule": None, "device": device, "accept_calibration": True}
-        exam: str = self.clinic.begin(person, **{**wanted, "timing": QUICK, **plan})["exams"][0][
-            "id"
-        ]
-        return exam
+        test = self.clinic.begin(person, **{**wanted, "timing": QUICK, **plan})
+        return str(test["exams"][0]["id"])
 
     def stored(self) -> dict[str, Any]:
         now: dict[str, Any] = self.clinic.get(f"/api/exams/{self.exam}")
@@ -450,10 +448,13 @@ def test_trouble_at_the_desk_is_silence_and_another_set_up(
     desk.ears.set_up_desk()
     asked = desk.stored()["play"]["presentation"]
     desk.begin_to_play()
+    stops = page.evaluate("ears.stops")
     if reason == "escape":
         page.keyboard.press("Escape")
     else:
         page.evaluate(f"() => {{ {TROUBLE[reason]} }}")
+    if reason != "interrupted":  # then there is no sound to stop
+        assert page.evaluate("ears.stops") == stops + 1
     expect(page.locator("#headphones")).to_be_visible()
     expect(page.locator("#desk")).to_be_hidden()
     page.keyboard.press("h")
