@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test soak fhir-check check lint types bench bench-peers bench-store bench-serve results picture constraints clean help
+.PHONY: demo test soak fhir-check check lint types bench bench-peers bench-store bench-serve results picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -17,6 +17,10 @@ $(STAMP): pyproject.toml constraints.txt
 picture: $(STAMP) ## the README's picture, from the demo
 	$(BIN)/earshift demo --out build/demo
 	cp build/demo/audiograms.png docs/demo.png
+
+screenshots: $(STAMP) ## pictures of the web app's pages, from the app itself
+	$(BIN)/python docs/make_screenshots.py docs/images
+	$(BIN)/python docs/screenshots_examiner.py docs/images
 
 demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 	$(BIN)/earshift demo
@@ -80,7 +84,7 @@ results: $(STAMP) ## run all studies and write docs/results.md from them
 	$(BIN)/earshift study options --reps 1 --out results/options --json > /dev/null
 	$(BIN)/earshift study sensitivity --reps 1 --out results/sensitivity --json > /dev/null
 	$(BIN)/earshift study rules --ears $(EARS) --half held-back --compared 50 --calibration 150 --full 30 --frontier 30 --out results/rules --json > /dev/null
-	$(BIN)/earshift study both --ears $(EARS) --half held-back --people 120 --screened 100 --sensitivity 30 --out results/both --json > /dev/null
+	$(BIN)/earshift study both --ears $(EARS) --half held-back --people 120 --screened 80 --sensitivity 20 --out results/both --json > /dev/null
 	$(BIN)/earshift study notch --ears $(EARS) --half held-back --out results/notch --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
 

@@ -552,6 +552,9 @@ def test_an_exam_refuses_bad_settings(options: dict[str, Any]) -> None:
         ({"right": es.Audiogram(MILD), "left": es.Audiogram(MILD), "third": 1}, {}),
         ({ear: es.Audiogram(MILD) for ear in EARS}, {"alike_share": 1.5}),
         ({ear: es.Audiogram(MILD) for ear in EARS}, {"alike_share": math.nan}),
+        (None, {}),
+        ({ear: es.Audiogram(MILD) for ear in EARS}, {"hypotheses": "notch", "rule": None}),
+        ({ear: es.Audiogram(MILD) for ear in EARS}, {"other_ear": es.Audiogram(MILD)}),
         ({ear: es.Audiogram(MILD) for ear in EARS}, {"max_tones": 0}),
         ({ear: es.Audiogram(MILD) for ear in EARS}, {"protocol": "best"}),
     ],
@@ -559,7 +562,7 @@ def test_an_exam_refuses_bad_settings(options: dict[str, Any]) -> None:
 def test_a_screen_refuses_bad_references_and_settings(
     reference: Any, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(ValueError, match=r"reference|alike_share|max_tones|rule or a protocol"):
+    with pytest.raises(ValueError, match=r"reference|one ear|alike_share|max_tones|or a protocol"):
         es.Screen(reference, **{"ears": "both", "rule": "osha-sts", **options})
 
 

@@ -428,3 +428,60 @@ def test_gaps_are_drawn_within_the_timing_and_again_the_same(store: Store, perso
     timing = Timing()
     assert all(timing.gap_min_ms <= gap <= timing.gap_max_ms for gap in gaps)
     assert len(set(gaps)) > 3
+
+
+def test_an_exam_of_somebody_who_hears_silence_is_no_reference_unless_chosen(
+    store: Store, person: Person
+) -> None:
+    visit = visits.todays_visit(store, person.id, author="mh", zone="UTC")
+    plan = visits.plan_exam("right", seed=1, max_tones=10)
+    record = visits.open_exam(store, visit, plan, author="mh")
+    session = Session(store, record.id, author="mh")
+    while not session.done:
+        session.answer(True)  # to silence, too
+    result = session.finish()
+    assert result.shown["reliability"] == "poor"
+    assert "Reliability poor" in result.shown["words"]
+    with pytest.raises(ValueError, match="not reliable"):
+        visits.plan_screen(store, person.id, "right")
+    chosen = visits.plan_screen(store, person.id, "right", reference=record.id)
+    assert chosen.reference_exam_id == record.id
+
+
+def test_unchanged_waits_for_a_silent_trial(store: Store, person: Person) -> None:
+    session = a_screen(store, person)
+    while not session.sitting.done:
+        shown = session.presentation()
+        session.answer(shown.level_db_hl is not None and shown.level_db_hl >= 10)
+    assert isinstance(session.sitting, es.Screen)
+    assert session.sitting.decision == "unchanged"
+    if not session.catches:
+        with pytest.raises(ValueError, match="silent trial"):
+            session.finish()
+        assert session.presentation().kind == "catch"
+        session.answer(False)
+    assert session.finish().shown["verdict"]["decision"] == "unchanged"
+
+
+def test_an_exam_is_closed_once(store: Store, person: Person) -> None:
+    """Two programs that end it at the same moment leave one result."""
+    session = a_screen(store, person)
+    run = 0
+    while not session.done and run < 60:
+        shown = session.presentation()
+        session.answer(shown.level_db_hl is not None and shown.level_db_hl >= 10)
+        run += 1
+    other = Session(store, session.record.id, author="other")
+    other.finish()
+    with pytest.raises(ValueError, match="is done"):
+        session.finish()
+    assert len(store.results(session.record.id)) == 1
+    with pytest.raises(ValueError, match="already"):
+        store.add_result(
+            session.record.id,
+            author="mh",
+            shown={},
+            settings={},
+            engine_version="1",
+            closes_as="done",
+        )

@@ -100,3 +100,11 @@ def test_other_axes_than_a_tones() -> None:
 def test_only_exams_and_screens_are_handled() -> None:
     with pytest.raises(ValueError, match="Exam or Screen"):
         es.Handler("exam")  # type: ignore[arg-type]
+
+
+def test_both_ears_in_one_loop() -> None:
+    handler = es.Handler(es.Exam(ears="both", max_tones=4, domain="audiometer"))
+    for tone in handler:
+        assert tone.ear in ("left", "right")
+        handler.addResponse(True, intensity=tone.level_db_hl + 1.0)
+    assert [row["ear"] for row in handler.rows] == [t.tone.ear for t in handler.sitting.trials]

@@ -54,7 +54,7 @@ def test_every_way_to_answer_counts_once(room: Room) -> None:
         (number, True) for number in range(1, len(ways) + 1)
     ]
     pressed = listener.page.evaluate("ears.pressed")
-    assert [answer["reaction_ms"] for answer in answers] == pytest.approx(pressed, abs=25)
+    assert [answer["reaction_ms"] for answer in answers] == pytest.approx(pressed, abs=50)
     assert exam.told("press") == []
 
 
@@ -70,15 +70,16 @@ def test_nothing_pressed_is_not_heard(room: Room) -> None:
 
 
 def test_presses_outside_the_window_are_told_and_do_not_answer(room: Room) -> None:
-    early, late = -0.1, 1.2  # the window: from 0.1 s after onset to 0.5 s after 0.16 s
-    exam = FakeExam([tone(), tone(gap_ms=2000), tone()])
+    # The window: from 0.3 s after the onset to 0.5 s after the pulses, which last 0.16 s.
+    timing = {**FAST, "window_opens_ms": 300}
+    exam = FakeExam([tone(gap_ms=800), tone(gap_ms=2000), tone()], timing=timing)
     listener = room(exam)
-    listener.set_up_to_plan([(early, "tap"), (0.02, " "), (late, "tap")], [], [])
+    listener.set_up_to_plan([(-0.4, "tap"), (0.02, " "), (1.2, "tap")], [], [])
     listener.at("over")
     assert [answer["heard"] for answer in exam.told("answer")] == [False, False, False]
     presses = exam.told("press")
     assert [press["trial"] for press in presses] == [1, 1, 2]
-    assert -200 < presses[0]["after_onset_ms"] < 0 <= presses[1]["after_onset_ms"] < 100
+    assert -800 < presses[0]["after_onset_ms"] < 0 <= presses[1]["after_onset_ms"] < 300
     assert presses[2]["after_onset_ms"] < 0  # it came in the gap before the second tone
 
 

@@ -105,6 +105,11 @@ class World:
             self.post(f"people/{person}/audiograms", ear=ear, thresholds=THRESHOLDS)
         return person
 
+    def new_reference(self) -> str:
+        """An audiogram of the left ear of the person."""
+        made = self.post(f"people/{self.person}/audiograms", ear="left", thresholds=THRESHOLDS)
+        return str(made["id"])
+
     def new_exam(self, *, answers: int = 0) -> str:
         """An open exam of a new person that the examiner answers."""
         test = self.post(
@@ -123,14 +128,14 @@ class World:
             rule="osha-sts",
             practice=False,
         )
-        self.answer(test["exams"][0], 2)
+        self.answer(test["exams"][0], 1, heard=False)  # too little to decide, and so to end early
         self.post(f"exams/{test['exams'][0]['id']}/finish")
         return test
 
-    def answer(self, exam: dict[str, Any], answers: int) -> None:
+    def answer(self, exam: dict[str, Any], answers: int, *, heard: bool = True) -> None:
         shown = exam["play"]["presentation"]
         for _ in range(answers):
-            told = self.post(f"exams/{exam['id']}/answer", trial=shown["trial"], heard=True)
+            told = self.post(f"exams/{exam['id']}/answer", trial=shown["trial"], heard=heard)
             shown = told["presentation"]
 
     def listened(self, *, ready: bool = False) -> tuple[str, str]:
@@ -199,6 +204,10 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/people/{person}/correct": lambda w, _: Right(
         {"person": w.person}, json={"reason": "test", "name": "Somebody"}
     ),
+    "POST /api/people/{person}/baseline": lambda w, _: Right(
+        {"person": w.person}, json={"ear": "left", "exam": w.new_reference(), "reason": "test"}
+    ),
+    "GET /api/people/{person}/monitoring": lambda w, _: Right({"person": w.person}),
     "POST /api/people/{person}/notes": lambda w, _: Right({"person": w.person}, json={"text": "x"}),
     "POST /api/people/{person}/audiograms": lambda w, _: Right(
         {"person": w.person}, json={"ear": "left", "thresholds": THRESHOLDS}
@@ -226,6 +235,12 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "GET /api/exams/{exam}/live": _screened,
     "POST /api/exams/{exam}/answer": lambda w, _: Right(
         {"exam": w.new_exam()}, json={"trial": 1, "heard": True}
+    ),
+    "POST /api/exams/{exam}/ready": lambda w, _: Right(
+        {"exam": w.new_exam()}, json={"fingerprint": None}
+    ),
+    "POST /api/exams/{exam}/stop": lambda w, _: Right(
+        {"exam": w.new_exam()}, json={"trial": 1, "reason": "panic"}
     ),
     "POST /api/exams/{exam}/undo": _in_state(None, answers=1),
     "POST /api/exams/{exam}/pause": _in_state(None),

@@ -26,6 +26,7 @@ _HOMES = {
     "Exam": "exam",
     "Screen": "exam",
     "Verdict": "exam",
+    "PersonVerdict": "bothears",
     "Handler": "handler",
     "Listener": "listener",
 }
@@ -41,6 +42,7 @@ __all__ = [
     "Listener",
     "Norm",
     "NotchSettings",
+    "PersonVerdict",
     "Protocol",
     "Rule",
     "RuleSettings",
@@ -54,6 +56,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from earshift.bothears import PersonVerdict
     from earshift.change import Protocol
     from earshift.exam import Exam, Screen, Verdict
     from earshift.handler import Handler

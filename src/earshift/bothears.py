@@ -41,6 +41,7 @@ from earshift.rules import Rule, person_decision
 from earshift.shift import ALIKE_SHARE, SMALLEST_SLOPE, RuleSettings, ShiftState
 from earshift.stimulus import (
     INTERAURAL_DB,
+    Audiogram,
     Domain,
     Limits,
     Mask,
@@ -63,7 +64,7 @@ FITTED_AT = 0.5
 TOLERANCE = 1e-6  # of EP at each correlation
 
 
-def other_ear(ear: str) -> str:
+def the_other(ear: str) -> str:
     return EARS[1 - EARS.index(ear)]
 
 
@@ -227,7 +228,7 @@ class BothEarsExam(Exam):
 
     def _playable_in(self, ear: str) -> Mask:
         mask = allowed(self.limits, self.domain, trials_of(self._trials, ear))
-        crossing = self._crossing_levels(other_ear(ear), self.domain.places)
+        crossing = self._crossing_levels(the_other(ear), self.domain.places)
         return np.asarray(mask & (np.array(self.domain.intensity.values) < crossing[:, None]))
 
     def _crossing_levels(self, listening: str, places: Array) -> Array:
@@ -260,7 +261,7 @@ class BothEarsExam(Exam):
         out = []
         for trial in self._trials:
             place = np.array([self.domain.place_of(trial.tone)])
-            crossing = self._crossing_levels(other_ear(ear_of(trial.tone)), place)[0]
+            crossing = self._crossing_levels(the_other(ear_of(trial.tone)), place)[0]
             if trial.tone.level_db_hl >= crossing:
                 out.append(trial)
         return tuple(out)
@@ -272,7 +273,7 @@ class BothEarsExam(Exam):
         ear = self._one(ear)
         found = self._thresholds_of(self.fields[ear], frequencies_hz)
         places = self._frequencies([t.frequency_hz for t in found])[1]
-        crossing = self._crossing_levels(other_ear(ear), places)
+        crossing = self._crossing_levels(the_other(ear), places)
         return [
             replace(t, cross_hearing=bool(t.level_db_hl >= level))
             for t, level in zip(found, crossing, strict=True)
@@ -305,7 +306,7 @@ class PersonVerdict:
         return f"{self.decision.capitalize()}, after {self.tones} tones.\n{ears}"
 
 
-def _references(given: Mapping[str, Reference] | BothEarsExam) -> dict[str, Reference]:
+def _references(given: Mapping[str, Reference] | BothEarsExam | None) -> dict[str, Reference]:
     """Each ear's reference."""
     if isinstance(given, BothEarsExam):
         return {ear: given.of(ear) for ear in EARS}
@@ -379,10 +380,12 @@ class BothEarsScreen(Sitting):
 
     def __init__(
         self,
-        reference: Mapping[str, Reference] | BothEarsExam,
+        reference: Mapping[str, Reference] | BothEarsExam | None = None,
         protocol: str | Protocol | None = None,
         *,
         rule: str | Rule | None = None,
+        hypotheses: str | None = None,
+        other_ear: Audiogram | None = None,
         settings: RuleSettings | None = None,
         allow_unverified: bool = False,
         alike_share: float = ALIKE_SHARE,
@@ -392,6 +395,12 @@ class BothEarsScreen(Sitting):
         domain: str | Domain | None = None,
         limits: Limits | None = None,
     ) -> None:
+        if hypotheses is not None:
+            raise ValueError(
+                f"hypotheses={hypotheses!r} is asked of one ear at a time: leave out ears='both'"
+            )
+        if other_ear is not None:
+            raise ValueError("other_ear is for a screen of one ear: this one tests both")
         references = _references(reference)
         self.alike_share = finite(alike_share, "alike_share")
         if not 0.0 <= self.alike_share <= 1.0:
@@ -399,7 +408,7 @@ class BothEarsScreen(Sitting):
         each = None if max_tones is None else (whole(max_tones, "max_tones", 1) + 1) // 2
         self._screens: dict[str, _EarOfScreen] = {}
         for ear in EARS:
-            other = references[other_ear(ear)]
+            other = references[the_other(ear)]
             self._screens[ear] = _EarOfScreen(
                 references[ear],
                 protocol,
@@ -430,7 +439,7 @@ class BothEarsScreen(Sitting):
 
     def _tie(self) -> None:
         for ear, screen in self._screens.items():
-            screen.partner, screen.alike_share = self._screens[other_ear(ear)], self.alike_share
+            screen.partner, screen.alike_share = self._screens[the_other(ear)], self.alike_share
 
     def fork(self) -> Self:
         other = super().fork()

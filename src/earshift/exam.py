@@ -111,6 +111,11 @@ class Sitting:
         """Another one with the same trials; what either is told is no concern of the other's."""
         return copy.copy(self)
 
+    @property
+    def done(self) -> bool:
+        """Advice: nothing more is needed. Asking and telling go on working."""
+        raise NotImplementedError
+
     def scores(self) -> Array:
         """Score of every candidate (places x levels of the domain) by the strategy, now."""
         raise NotImplementedError

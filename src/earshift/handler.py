@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from earshift.exam import Exam, Screen
+from earshift.exam import Sitting
 from earshift.stimulus import Stimulus, Tone, finite
 
 
@@ -24,8 +24,8 @@ class Handler:
     is a mistake of the script and refused at the next turn.
     """
 
-    def __init__(self, sitting: Exam | Screen) -> None:
-        if not isinstance(sitting, Exam | Screen):
+    def __init__(self, sitting: Sitting) -> None:
+        if not isinstance(sitting, Sitting):
             raise ValueError(f"a handler needs an earshift Exam or Screen, got {sitting!r}")
         self.sitting = sitting
         self.finished = False

@@ -210,11 +210,19 @@ def references(
     for record in store.exams(person_id, ear=ear):
         visit = store.visit(record.visit_id)
         reason = _why_no_reference(record, visit, simulated, relative_device)
+        if reason is None and _unreliable(store, record):
+            reason = "its answers were not reliable: it serves only when it is chosen"
         if reason is None:
             usable.append((measured_at(record, visit), record.id, record))
         elif record.kind != "screen":
             reasons.append(f"exam {record.id}: {reason}")
     return [record for _, _, record in sorted(usable, key=lambda item: item[:2])], reasons
+
+
+def _unreliable(store: "Store", record: ExamRecord) -> bool:
+    """Whether silence was reported as heard too often in a full exam."""
+    results = store.results(record.id) if record.kind == "exam" else []
+    return bool(results) and results[-1].shown.get("reliability") == "poor"
 
 
 def measured_at(record: ExamRecord, visit: Visit) -> datetime:

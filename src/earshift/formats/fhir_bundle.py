@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
-from earshift import __version__
+from earshift import __version__, calibration
 from earshift.formats.fhir import LOCAL, TEST_DATA, UCUM, Json, codes, threshold_code
 from earshift.formats.files import whole_file
 from earshift.records import ExamBundle, ExamRecord, Person, ResultRecord, VisitBundle
@@ -208,7 +209,7 @@ class _Bundle:
             ]
         else:
             method = "Air conduction, adaptive pure-tone audiometry with a Bayesian model"
-            notes = [f"earshift {record.engine_version}. {_calibration(visit)}"]
+            notes = [f"earshift {record.engine_version}. {_calibration(visit)}", *_remarks(exam)]
         panel = self._common(visit, exam, method)
         panel["code"] = {
             "coding": [{"system": codes()["system"], "code": codes()["panel_air"]}],
@@ -237,6 +238,7 @@ class _Bundle:
                 f"Question: {verdict.get('rule') or verdict.get('protocol')}.",
                 verdict.get("unverified"),
                 f"earshift {result.engine_version}. {_calibration(visit)}",
+                *_remarks(exam),
             )
             if text
         ]
@@ -246,9 +248,15 @@ class _Bundle:
         screen["derivedFrom"] = [derived]
         one = {"system": UCUM, "code": "1", "unit": "1"}
         what = "that the rule is met" if verdict.get("rule") else "of change"
-        screen["component"] = [
+        evidence = [
             _own("p-changed", f"Probability {what}", {"value": verdict["p_changed"], **one}),
             _own("log-bf", "Log Bayes factor of change", {"value": verdict["log_bf"], **one}),
+        ]
+        if verdict["decision"] == "not determinable":  # a probability would pass for an answer
+            evidence = []
+        unsaid = set(verdict.get("not_determinable_hz") or ())
+        screen["component"] = [
+            *evidence,
             _own("tones", "Tones answered", {"value": verdict["tones"], **one}),
             *(
                 _own(
@@ -257,6 +265,7 @@ class _Bundle:
                     _db(round(shift["shift_db"], 1)),
                 )
                 for shift in verdict.get("shifts") or ()
+                if shift["frequency_hz"] not in unsaid
             ),
             {
                 "code": _concept("reliability", "Reliability of the answers"),
@@ -374,10 +383,17 @@ def _device(visit: VisitBundle) -> Json:
     return resource
 
 
+def _remarks(exam: ExamBundle) -> list[str]:
+    """What had to be known about the equipment when the exam was given."""
+    return [str(remark) for remark in exam.exam.delivery.get("remarks", ())]
+
+
 def _calibration(visit: VisitBundle) -> str:
     if visit.calibration is None:
         return "No calibration on record."
-    return (
+    on = visit.visit.started_at.astimezone(ZoneInfo(visit.visit.zone)).date()
+    expired = calibration.state(visit.device, visit.calibration, on) == calibration.EXPIRED
+    return ("CALIBRATION EXPIRED. " if expired else "") + (
         f"Calibrated ({visit.calibration.kind}) on {visit.calibration.done_on.isoformat()} with "
         f"{visit.calibration.coupler} by {visit.calibration.laboratory}, "
         f"due {visit.calibration.due_on.isoformat()}."

@@ -508,7 +508,8 @@ def _trial_cautions(
         if earlier:
             cautions.append(words.earlier_results.format(kind=kind, count=earlier))
         then = result.shown.get("tones")
-        if bundle.trials and isinstance(then, int) and then != played:
+        own = bundle.exam.delivery.get("continues") is None  # else it began with others' tones
+        if own and bundle.trials and isinstance(then, int) and then != played:
             cautions.append(words.answers_since.format(then=then, now=played))
         if result.engine_version != bundle.exam.engine_version:
             cautions.append(

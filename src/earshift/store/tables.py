@@ -274,6 +274,7 @@ keys = _table(
     Column("expires_at", UtcDateTime),
     Column("author", Text, nullable=False),
     Index("keys_of_user", "user_id", "id"),
+    Index("keys_by_name", "name"),  # links and releases are found by their visit
 )
 
 key_ends = _table(

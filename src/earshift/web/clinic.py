@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from earshift import __version__, calibration, delivery, records, rules, visit
+from earshift import __version__, calibration, delivery, monitor, records, rules, visit
 from earshift.accounts import LINK_HOURS, Accounts
 from earshift.delivery import Delivery
 from earshift.exam import Screen
@@ -154,9 +154,70 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
     return m.PersonFile(
         **shown.person(here.store, found).model_dump(),
         exams=said,
+        baselines={ear: _baseline(here, found.id, ear) for ear in records.EARS},
         notes=[m.NoteShown.model_validate(note) for note in here.store.notes(found.id)],
         history=shown.history(here.store, [e for e, _ in real], [s for _, s in real]),
     )
+
+
+def _baseline(here: Clinic, person_id: int, ear: str) -> m.EarBaseline:
+    chosen = here.store.baseline(person_id, ear)
+    exam_id = None if chosen is None else chosen.exam_id
+    if exam_id is None:
+        usable, _ = visit.references(here.store, person_id, ear)
+        exam_id = usable[0].id if usable else None
+    return m.EarBaseline(
+        exam=_handle(here, exam_id),
+        chosen_by=None if chosen is None else chosen.author,
+        reason=None if chosen is None else chosen.reason,
+    )
+
+
+def _handle(here: Clinic, exam_id: int | None) -> str | None:
+    return None if exam_id is None else here.store.handle("exams", exam_id)
+
+
+@router.get("/people/{person}/monitoring")
+def monitoring(person: m.Id, here: Here, user: Examiner) -> dict[str, m.EarMonitored]:
+    """Every exam of each ear against its baseline, and whether that should be revised."""
+    found = here.person(person)
+    saw(here.request, user, f"people:{found.id}")
+    ears = {}
+    for ear in records.EARS:
+        history = monitor.ear_history(here.store, found.id, ear)
+        proposal = history.proposal
+        ears[ear] = m.EarMonitored(
+            baseline=_baseline(here, found.id, ear),
+            occasions=[
+                m.OccasionShown(
+                    exam=here.store.handle("exams", one.exam_id),
+                    kind=one.kind,
+                    on=one.day,
+                    against=_handle(here, one.against),
+                    rule=one.rule,
+                    decision=one.decision,
+                    p_changed=one.p_changed,
+                    shifts_db={f"{f:g}": shift for f, shift in one.shifts_db},
+                    note=one.note,
+                )
+                for one in history.occasions
+            ],
+            proposal=None if proposal is None else proposal.words,
+            proposed_exam=None if proposal is None else _handle(here, proposal.exam_id),
+        )
+    return ears
+
+
+@router.post("/people/{person}/baseline")
+def choose_baseline(person: m.Id, new: m.NewBaseline, here: Here, user: Examiner) -> m.EarBaseline:
+    """Choose what an ear is compared with from now on: a professional's decision, kept for good."""
+    found = here.person(person)
+    exam_id = shown.behind(here.store, "exams", new.exam)
+    with refusals():
+        monitor.revise_baseline(
+            here.store, found.id, new.ear, exam_id, author=user.name, reason=new.reason
+        )
+    return _baseline(here, found.id, new.ear)
 
 
 @router.post("/people/{person}/correct")

@@ -113,8 +113,44 @@ class HistoryPoint(Answer):
     decision: str | None
 
 
+class EarBaseline(Answer):
+    """What the next screen of an ear is compared with."""
+
+    exam: str | None
+    chosen_by: str | None  # nobody chose: the oldest counts
+    reason: str | None
+
+
+class OccasionShown(Answer):
+    exam: str
+    kind: str
+    on: date
+    against: str | None
+    rule: str | None
+    decision: str | None
+    p_changed: float | None
+    shifts_db: dict[str, float]
+    note: str
+
+
+class EarMonitored(Answer):
+    """An ear over time against its baseline, and whether that is to be revised."""
+
+    baseline: EarBaseline
+    occasions: list[OccasionShown]
+    proposal: str | None  # for a professional to judge
+    proposed_exam: str | None
+
+
+class NewBaseline(Input):
+    ear: Ear
+    exam: Id
+    reason: Words
+
+
 class PersonFile(Person):
     exams: list[ExamSummary]
+    baselines: dict[str, EarBaseline]
     notes: list[NoteShown]
     history: dict[str, list[HistoryPoint]]
 

@@ -28,8 +28,14 @@ BY_STATE = {
 
 
 def refusal(error: ValueError, status: HTTPStatus = HTTPStatus.CONFLICT) -> HTTPException:
-    """The library's sentence as an answer, without what somebody may have typed."""
+    """The library's sentence as an answer, without what somebody may have typed.
+
+    Numbers of rows and advice for the command line say nothing to who reads it in a browser.
+    """
     sentence = re.sub(r",? (but )?got .*$", "", str(error), flags=re.DOTALL)
+    sentence = re.sub(r"; (run|name|go on|say) [^;]*$", "", sentence)
+    sentence = re.sub(r"\bperson [0-9]+", "this person", sentence)
+    sentence = re.sub(r"\bexam [0-9]+", "the exam", sentence)
     sentence = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "...", sentence)
     return HTTPException(status, sentence[:500])
 

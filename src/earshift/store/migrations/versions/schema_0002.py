@@ -73,6 +73,7 @@ def upgrade() -> None:
         ("baselines_by_exam", "baselines", ["exam_id"]),
         ("user_states_of_user", "user_states", ["user_id", "id"]),
         ("keys_of_user", "keys", ["user_id", "id"]),
+        ("keys_by_name", "keys", ["name"]),
         ("login_attempts_by_name", "login_attempts", ["name_sha256", "at"]),
         ("login_attempts_by_address", "login_attempts", ["address", "at"]),
     ):
