@@ -78,6 +78,7 @@ class FakeExam:
     presentations: list[dict[str, Any]]
     timing: dict[str, Any] = field(default_factory=lambda: dict(FAST))
     sound: dict[str, Any] = field(default_factory=lambda: dict(RELATIVE))
+    problem: str | None = None  # what has to be mended before it goes on
     released: list[dict[str, str]] | None = None
     ready: bool = False
     answered: int = 0
@@ -97,6 +98,7 @@ class FakeExam:
             "timing": self.timing,
             "progress": {"answered": self.answered, "at_most": len(self.presentations)},
             "presentation": shown,
+            "problem": self.problem if state == "check" else None,
             "released": self.released,
         }
 

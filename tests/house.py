@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class House:
     """A running app, an examiner at its API, and two devices that are this very browser."""
 
     def __init__(self, address: str, clinic: Clinic, fingerprint: dict[str, Any]) -> None:
-        self.address, self.clinic = address, clinic
+        self.address, self.clinic, self._fingerprint = address, clinic, fingerprint
         device = {"transducer": "circumaural", "fingerprint": fingerprint}
         self._device = clinic.post("/api/devices", {"name": "Tablet", **device})["id"]
         self.uncalibrated = clinic.post("/api/devices", {"name": "Own telephone", **device})["id"]
@@ -40,8 +41,8 @@ class House:
         (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
         self._retspl: dict[str, float] = preset["values"]
         calibration = {
-            "done_on": "2026-01-10",
-            "due_on": "2036-01-10",
+            "done_on": str(date.today() - timedelta(30)),
+            "due_on": str(date.today() + timedelta(300)),
             "laboratory": "Example Lab",
             "coupler": preset["coupler"],
             "kind": "acoustic",
@@ -70,7 +71,13 @@ class House:
         ]
         return {"right": pairs, "left": pairs}
 
+    def settle_in(self, page: Page) -> None:
+        """Make the browser of this page, which is new to the app, the device of this house."""
+        number = self._fingerprint["installation"]
+        page.add_init_script(f'localStorage.setItem("installation", "{number}")')
+
     def seat(self, page: Page, test: dict[str, Any]) -> ScriptedListener:
+        self.settle_in(page)
         listener = ScriptedListener(page)
         listener.open(test["url"])
         return listener
@@ -78,6 +85,17 @@ class House:
     def decisions(self, test: dict[str, Any]) -> dict[str, str]:
         exams = [self.clinic.get(f"/api/exams/{exam['id']}") for exam in test["exams"]]
         return {exam["ear"]: exam["decision"] for exam in exams}
+
+
+def become_device(page: Page) -> dict[str, Any]:
+    """Make the browser of a page of the app a device. Gives its fingerprint."""
+    register = """async (typed) => {
+      const setup = await import("/static/setup.js");
+      setup.becomeDevice();
+      return setup.fingerprint(typed);
+    }"""
+    fingerprint: dict[str, Any] = page.evaluate(register, TYPED)
+    return fingerprint
 
 
 @contextmanager
@@ -89,8 +107,7 @@ def open_house(browser: Browser, folder: Path) -> Iterator[House]:
     with served(create_app(Settings(db=db))) as address, Clinic(address) as clinic:
         page = browser.new_page()
         page.goto(f"{address}/static/setup.js")  # any page of the app from which to import
-        look = "async typed => (await import('/static/setup.js')).fingerprint(typed)"
-        fingerprint = page.evaluate(look, TYPED)
+        fingerprint = become_device(page)
         page.close()
         yield House(address, clinic, fingerprint)
 

@@ -13,7 +13,7 @@ from playwright.sync_api import Page
 EARS = """(() => {
   const ears = {
     ctx: null, side: null, peak: null, onset: null, tap: null, blocks: [], plan: [], pressed: [],
-    hearing: null,
+    hearing: null, stops: 0,
   };
   window.ears = ears;
   const later = window.setTimeout.bind(window);
@@ -33,6 +33,11 @@ EARS = """(() => {
       pressAt(when, this.buffer.duration + 0.1, " ");
     }
     return start.apply(this, arguments);
+  };
+  const stop = AudioBufferSourceNode.prototype.stop;
+  AudioBufferSourceNode.prototype.stop = function () {
+    ears.stops += 1;
+    return stop.apply(this, arguments);
   };
   ears.now = () => ears.ctx.currentTime - (ears.ctx.outputLatency || ears.ctx.baseLatency || 0);
   // Pitch from the changes of sign in the first pulse, loudness from the limiter.
@@ -140,6 +145,13 @@ class ScriptedListener:
     def set_up(self) -> None:
         """The whole set-up, up to the first tone."""
         self.set_up_until("test")
+
+    def set_up_desk(self) -> None:
+        """The set-up at the examiner's desk, up to its first tone."""
+        self.at("headphones")
+        self.do("next")
+        self.check_ears_and_volume()
+        self.at("desk")
 
     def set_up_to_plan(self, *presentations: list[tuple[float, str]], record: bool = False) -> None:
         """The whole set-up, and `plan` for the tones from the first on."""

@@ -3,18 +3,22 @@
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Route, ViewportSize, expect
 
 from browser import served
 from clinic_day import BROWSER, LONG_NAME, REFERENCE, Clinic, ear
+from earshift.accounts import sha256
 from earshift.web import Settings, create_app
+from house import QUICK, become_device
+from scripted_listener import ScriptedListener
 from web import PASSWORD, with_users
 
-PHONE = {"width": 360, "height": 740}
-DESK = {"width": 1280, "height": 900}
+PHONE: ViewportSize = {"width": 360, "height": 740}
+DESK: ViewportSize = {"width": 1280, "height": 900}
 TONE = re.compile(r"present (?P<hz>\d+) Hz at (?P<level>[−\d]+) dB HL", re.IGNORECASE)
 
 
@@ -269,6 +273,7 @@ def test_the_listeners_link_is_made_shown_once_and_ended(
     page.get_by_label("calibration is expired or missing").check()
     page.get_by_role("button", name="Start the test").click()
     link = page.get_by_label("The listener's link")
+    expect(page.get_by_role("link", name="Open here")).to_have_count(0)
     expect(link).to_have_value(re.compile(rf"^{re.escape(address)}/listen#\S{{20,}}$"))
     page.get_by_role("link", name="Follow the test").click()
     expect(page.locator("#listener-state")).to_be_visible()
@@ -277,6 +282,29 @@ def test_the_listeners_link_is_made_shown_once_and_ended(
     page.get_by_role("button", name="End the link").click()
     expect(page.locator("#message")).to_contain_text("no longer works")
     assert clinic.get(page.url.replace(address, "/api"))["link"] is None
+
+
+def test_who_is_alone_may_open_the_link_here(page: Page, tmp_path: Path) -> None:
+    """There is no login in this browser that a listener could find."""
+    once = Settings(db=str(tmp_path / "own.db"), single_user=True, launch_sha256=sha256("once"))
+    with served(create_app(once)) as address:
+        page.goto(f"{address}/open?token=once")
+        make = """async ([device, person]) => {
+          const { post } = await import("/static/api.js");
+          const fingerprint = (await import("/static/setup.js")).fingerprint({});
+          const { id } = await post("/api/devices", { ...device, fingerprint });
+          return (await post("/api/people", person)).id;
+        }"""
+        person = page.evaluate(make, [{"name": "Own"}, {"code": "me"}])
+        settled(page, f"{address}/people/{person}/test")
+        page.get_by_label("Full exam").check()
+        page.get_by_label("Device").select_option("Own")
+        page.get_by_label("The listener, on").check()
+        page.get_by_label("calibration is expired or missing").check()
+        page.get_by_role("button", name="Start the test").click()
+        with page.expect_popup() as opened:
+            page.get_by_role("link", name="Open here").click()
+        expect(opened.value.locator("#headphones")).to_be_visible()
 
 
 def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) -> None:
@@ -299,10 +327,7 @@ def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) ->
     expect(page.locator("#blocked")).not_to_be_empty()
 
 
-def test_the_desk_plays_through_this_browser_and_no_other(
-    page: Page, address: str, clinic: Clinic
-) -> None:
-    """Answers wait for the tone; levels set for another device are not played on this one."""
+def test_this_browser_becomes_a_device(page: Page, address: str, clinic: Clinic) -> None:
     sign_in(page, address, "bob")
     page.goto(f"{address}/devices")
     page.get_by_label("What is it?").select_option("browser")
@@ -311,27 +336,221 @@ def test_the_desk_plays_through_this_browser_and_no_other(
     page.get_by_label("Earphones", exact=True).fill("wired ones")
     page.get_by_role("button", name="Add the device").click()
     page.wait_for_url(f"{address}/devices/*")
-    here = page.url.rpartition("/")[2]
-    other = clinic.post("/api/devices", {**BROWSER, "name": "Another desk"})["id"]
-    for device, plays in ((here, True), (other, False)):
-        person = clinic.person("Hand raiser", f"H-{device}")
-        plan = {"kind": "exam", "rule": None, "device": device, "practice": True}
-        exam = clinic.begin(person, **plan, accept_calibration=True)["exams"][0]["id"]
-        page.goto(f"{address}/exams/{exam}")
-        expect(page.locator("#desk")).to_be_visible()
-        expect(page.locator("#tone")).to_contain_text("relative dB")
-        expect(page.locator("#heard")).to_be_disabled()
-        page.keyboard.press("h")  # nothing was played: this is no answer
-        page.keyboard.press("p")
-        if not plays:
-            expect(page.locator("#desk-problem")).to_contain_text("not the device")
-            expect(page.locator("#heard")).to_be_disabled()
-            continue
-        expect(page.locator("#heard")).to_be_enabled()
-        page.keyboard.press("n")
-        expect(page.locator("#tones tbody tr")).to_have_count(1)
-        expect(page.locator("#heard")).to_be_disabled()
+    stored = clinic.get(page.url.replace(address, "/api"))["fingerprint"]
+    assert stored["earphones"] == "wired ones"
+    assert stored["installation"] == page.evaluate('localStorage.getItem("installation")')
+
+
+# The desk of a browser that plays
+
+
+LONG_TONE = {**QUICK, "pulses": 5, "pulse_ms": 2000}
+
+
+class Desk:
+    """An examiner at a browser that plays the tones, and an exam that waits there."""
+
+    def __init__(self, page: Page, address: str, clinic: Clinic, **plan: Any) -> None:
+        self.page, self.clinic = page, clinic
+        self.ears = ScriptedListener(page)
+        sign_in(page, address, "bob")
+        device = clinic.post("/api/devices", {"name": "Desk", "fingerprint": become_device(page)})
+        self.exam = self.begin(device["id"], **plan)
+        page.goto(f"{address}/exams/{self.exam}")
+
+    def begin(self, device: str, **plan: Any) -> str:
+        person = self.clinic.person("Hand raiser", f"H-{device}")
+        wanted = {"kind": "exam", "rule": None, "device": device, "accept_calibration": True}
+        test = self.clinic.begin(person, **{**wanted, "timing": QUICK, **plan})
+        return str(test["exams"][0]["id"])
+
+    def stored(self) -> dict[str, Any]:
+        now: dict[str, Any] = self.clinic.get(f"/api/exams/{self.exam}")
+        return now
+
+    def trials(self) -> list[dict[str, Any]]:
+        trials: list[dict[str, Any]] = self.clinic.get(f"/api/exams/{self.exam}/live")["trials"]
+        return trials
+
+    def play(self) -> None:
+        expect(self.page.locator("#heard")).to_be_disabled()
+        self.page.keyboard.press("p")
+        expect(self.page.locator("#heard")).to_be_enabled()
+
+    def play_and_miss(self) -> None:
+        before = self.stored()["play"]["presentation"]["trial"]
+        self.play()
+        self.page.keyboard.press("n")
+        self.ears.until(lambda: self.stored()["play"]["presentation"]["trial"] != before)
+
+    def begin_to_play(self) -> None:
+        self.page.evaluate("ears.onset = null")
+        self.page.keyboard.press("p")
+        self.ears.wait_for("ears.onset !== null && ears.now() > ears.onset + 0.1")
+
+
+def test_the_desk_plays_after_its_set_up(page: Page, address: str, clinic: Clinic) -> None:
+    """No tone before the headphones are checked, no answer before the tone was played."""
+    desk = Desk(page, address, clinic)
+    expect(page.locator("#headphones")).to_contain_text("HDA 200")
+    expect(page.locator("#desk")).to_be_hidden()
+    assert desk.stored()["play"]["state"] == "check"
+    page.keyboard.press("p")  # there is nothing to play yet
+    desk.ears.set_up_desk()
+    assert desk.stored()["play"]["state"] == "play"
+    expect(page.locator("#set-up")).to_be_hidden()
+    expect(page.locator("#tone")).to_contain_text("relative dB")
     assert "dB HL" not in page.locator("main").inner_text()
+    expect(page.locator("#heard")).to_be_disabled()
+    page.keyboard.press("h")  # nothing was played: this is no answer
+    desk.play_and_miss()
+    expect(page.locator("#tones tbody tr")).to_have_count(1)
+    expect(page.locator("#heard")).to_be_disabled()
+    assert [trial["heard"] for trial in desk.trials()] == [False]
+
+
+def test_a_set_up_belongs_to_the_page_that_did_it(page: Page, address: str, clinic: Clinic) -> None:
+    desk = Desk(page, address, clinic)
+    desk.ears.set_up_desk()
+    page.reload()
+    desk.ears.set_up_desk()
+    desk.play()
+
+
+def test_the_desk_of_another_browser_plays_nothing(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic)
+    twin = {**become_device(page), "installation": "of another desk"}
+    for name, fingerprint in (("Twin", twin), ("Other", BROWSER["fingerprint"])):
+        device = clinic.post("/api/devices", {"name": name, "fingerprint": fingerprint})["id"]
+        page.goto(f"{address}/exams/{desk.begin(device)}")
+        expect(page.locator("#another")).to_contain_text("another browser")
+        expect(page.locator("#desk")).to_be_hidden()
+        assert page.locator("#set-up button:visible").count() == 0
+
+
+TROUBLE = {
+    "panic": "document.querySelector('#desk [data-do=panic]').click()",
+    "hidden": """Object.defineProperty(document, "hidden", { value: true, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+        Object.defineProperty(document, "hidden", { value: false, configurable: true });""",
+    "device": 'navigator.mediaDevices.dispatchEvent(new Event("devicechange"))',
+    "interrupted": "ears.ctx.suspend()",
+}
+
+
+@pytest.mark.parametrize("reason", ["escape", *TROUBLE])
+def test_trouble_at_the_desk_is_silence_and_another_set_up(
+    page: Page, address: str, clinic: Clinic, reason: str
+) -> None:
+    desk = Desk(page, address, clinic, timing=LONG_TONE)
+    desk.ears.set_up_desk()
+    asked = desk.stored()["play"]["presentation"]
+    desk.begin_to_play()
+    stops = page.evaluate("ears.stops")
+    if reason == "escape":
+        page.keyboard.press("Escape")
+    else:
+        page.evaluate(f"() => {{ {TROUBLE[reason]} }}")
+    if reason != "interrupted":  # then there is no sound to stop
+        assert page.evaluate("ears.stops") == stops + 1
+    expect(page.locator("#headphones")).to_be_visible()
+    expect(page.locator("#desk")).to_be_hidden()
+    page.keyboard.press("h")
+    desk.ears.until(lambda: desk.stored()["play"]["state"] == "check")
+    assert [trial["void"] for trial in desk.trials()] == [True]
+    desk.ears.set_up_desk()
+    again = desk.stored()["play"]["presentation"]
+    assert again["trial"] != asked["trial"]
+    expect(page.locator("#heard")).to_be_disabled()
+
+
+def test_a_stop_without_the_network_is_told_before_the_test_goes_on(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic, timing=LONG_TONE)
+    desk.ears.set_up_desk()
+    desk.begin_to_play()
+    page.context.set_offline(True)
+    page.keyboard.press("Escape")
+    expect(page.locator("#headphones")).to_be_visible()
+    assert desk.trials() == []
+    page.context.set_offline(False)
+    desk.ears.set_up_desk()
+    assert [trial["void"] for trial in desk.trials()] == [True]
+
+
+def test_other_headphones_between_two_tones_are_checked_another_page_is_not(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic)
+    desk.ears.set_up_desk()
+    desk.play()
+    page.evaluate(f"() => {{ {TROUBLE['hidden']} }}")
+    expect(page.locator("#heard")).to_be_enabled()
+    page.evaluate(TROUBLE["device"])
+    expect(page.locator("#headphones")).to_be_visible()
+    desk.ears.until(lambda: desk.stored()["play"]["state"] == "check")
+
+
+def test_what_is_asked_after_an_undo_must_be_played_again(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic)
+    desk.ears.set_up_desk()
+    desk.play_and_miss()
+    expect(page.locator("#tones tbody tr")).to_have_count(1)
+    desk.play()
+    page.locator("[data-action=undo]").click()
+    expect(page.locator("#message")).to_contain_text("taken back")
+    expect(page.locator("#heard")).to_be_disabled()
+    desk.play()
+
+
+def test_a_refused_set_up_says_why_and_starts_over(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic)
+    refusal = {"detail": "The calibration has changed."}
+    page.route("**/ready", lambda route: route.fulfill(status=409, json=refusal))
+    desk.ears.at("headphones")
+    desk.ears.do("next")
+    desk.ears.check_ears_and_volume()
+    expect(page.locator("#problem")).to_contain_text("The calibration has changed.")
+    expect(page.locator("#headphones")).to_be_visible()
+    page.unroute("**/ready")
+    desk.ears.set_up_desk()
+
+
+def test_what_must_be_mended_stands_in_the_desks_set_up(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    def add_problem(route: Route) -> None:
+        exam = route.fetch().json()
+        exam["play"]["problem"] = "Turn the volume down."
+        route.fulfill(json=exam)
+
+    page.route(re.compile(r"/api/exams/[^/]+$"), add_problem)
+    desk = Desk(page, address, clinic)
+    desk.ears.at("headphones")
+    expect(page.locator("#set-up")).to_contain_text("Turn the volume down.")
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_set_up_of_the_desk_can_be_used_by_everybody(
+    page: Page, address: str, clinic: Clinic, size: ViewportSize
+) -> None:
+    page.set_viewport_size(size)
+    desk = Desk(page, address, clinic)
+    desk.ears.at("headphones")
+    look_at_everything(page)
+    desk.ears.do("next")
+    desk.ears.at("sides")
+    look_at_everything(page)
+    while page.locator("#sides").is_visible():
+        desk.ears.tell_the_side()
+    look_at_everything(page)
 
 
 def test_a_file_is_imported(page: Page, address: str, tmp_path: Path) -> None:
@@ -401,6 +620,15 @@ PAGES = [
 ]  # fmt: skip
 
 
+def look_at_everything(page: Page) -> None:
+    """Nothing serious for axe, and nothing wider than the screen."""
+    too_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(too_wide) <= 0
+    found = Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert not serious, [(one["id"], one["nodes"][0]["html"]) for one in serious]
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_every_page_can_be_used_by_everybody(
     signed_in: Page, address: str, past: dict[str, str], complaints: list[str], name: str
@@ -409,11 +637,7 @@ def test_every_page_can_be_used_by_everybody(
     for size in (DESK, PHONE):
         signed_in.set_viewport_size(size)
         settled(signed_in, address + past[name])
-        too_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-        assert signed_in.evaluate(too_wide) <= 0
-        found = Axe().run(signed_in).response["violations"]
-        serious = [one for one in found if one["impact"] in ("serious", "critical")]
-        assert not serious, [(one["id"], one["nodes"][0]["html"]) for one in serious]
+        look_at_everything(signed_in)
     assert complaints == []
 
 

@@ -1,7 +1,7 @@
 """The listener's page in a real browser: what it takes as an answer, and what makes it silent."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +9,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route
 
 from browser import served
-from fake_listener import FAST, FakeExam, fake_app, tone
+from fake_listener import FAST, RELATIVE, FakeExam, fake_app, tone
 from house import QUICK, House, open_house
 from scripted_listener import ScriptedListener
 
@@ -248,17 +248,185 @@ def test_the_side_must_be_told_right_twice_for_each_ear(room: Room) -> None:
     assert "play the tone first" in page.inner_text("#volume-hint")
 
 
-def test_a_check_tone_grows_only_when_nothing_was_heard(room: Room) -> None:
-    listener = room(FakeExam([tone()]))
+def hear_nothing(listener: ScriptedListener, deaf: str) -> list[float]:
+    """Answer rightly for somebody with one deaf ear until a way on without it is offered.
+
+    Gives the peaks of the tones that the deaf ear got.
+    """
+    peaks = []
+    while not listener.page.locator("#unheard").is_visible():
+        listener.do("play-side")
+        side = listener.page.evaluate("ears.side")
+        if side == deaf:
+            peaks.append(listener.page.evaluate("ears.peak"))
+        listener.do("side", "nothing" if side == deaf else side)
+    return peaks
+
+
+def at_the_sides(listener: ScriptedListener) -> None:
     listener.at("headphones")
     listener.do("next")
-    peaks = []
-    for _ in range(7):
+    listener.at("sides")
+
+
+def test_a_check_tone_grows_only_in_the_ear_that_heard_nothing(room: Room) -> None:
+    listener = room(FakeExam([tone()]))
+    at_the_sides(listener)
+    level = {"left": 0, "right": 0}
+    for _ in range(12):
         listener.do("play-side")
-        peaks.append(listener.page.evaluate("ears.peak"))
+        side = listener.page.evaluate("ears.side")
+        peak = listener.page.evaluate("ears.peak")
+        assert peak == pytest.approx(10 ** ((level[side] - 90) / 20))  # from the floor, by 5 dB
         listener.do("side", "nothing")
-    decibels = [-70, -60, -50, -40, -30, -30, -30]  # from near the floor to well below the limit
-    assert peaks == pytest.approx([10 ** (dbfs / 20) for dbfs in decibels])
+        level[side] += 5
+
+
+CALIBRATED = {
+    **RELATIVE,
+    "kind": "calibrated",
+    "unit": "dB HL",
+    "table": {ear: [[500, 10, 100], [8000, 10, 100]] for ear in ("right", "left")},
+    "zero_dbfs": None,
+    "highest_dbfs": -1,
+    "cap_db": 80,
+    "cap_db_spl": 95,
+}
+
+
+@pytest.mark.parametrize(
+    ("sound", "levels"),
+    [
+        (RELATIVE, range(-90, -29, 5)),  # to well below the limit of the player
+        (CALIBRATED, range(-50, -19, 10)),  # 40 to 70 dB HL
+        ({**CALIBRATED, "cap_db_spl": 65}, (-50, -40, -35)),  # never above the sound's own limit
+    ],
+)
+@pytest.mark.parametrize("deaf", ["left", "right"])
+def test_one_deaf_ear_neither_blocks_nor_makes_the_other_one_loud(
+    room: Room, sound: dict[str, Any], levels: Sequence[int], deaf: str
+) -> None:
+    exam = FakeExam([tone()], sound=sound)
+    listener = room(exam)
+    page = listener.page
+    at_the_sides(listener)
+    assert hear_nothing(listener, deaf) == pytest.approx([10 ** (dbfs / 20) for dbfs in levels])
+    assert "tell your examiner" in page.inner_text("#sides-hint")
+    listener.do("unheard")
+    assert page.locator("#volume").is_visible() or "not passed" in page.inner_text("#sides-hint")
+    while page.locator("#sides").is_visible():
+        listener.do("play-side")
+        side = page.evaluate("ears.side")
+        listener.do("side", "nothing" if side == deaf else side)
+    assert "has not passed" in page.inner_text("#volume")
+    assert "tell your examiner" in page.inner_text("#volume")
+    listener.do("play-volume")
+    assert page.evaluate("ears.side") != deaf
+    assert page.evaluate("ears.peak") == pytest.approx(10 ** (levels[0] / 20))
+    listener.do("volume", "good")
+    listener.at("room")
+
+
+def test_who_hears_nothing_at_all_does_not_get_on(room: Room) -> None:
+    listener = room(FakeExam([tone()], sound=CALIBRATED))
+    at_the_sides(listener)
+    offered = 0
+    for _ in range(30):
+        listener.do("play-side")
+        listener.do("side", "nothing")
+        if listener.page.locator("#unheard").is_visible():
+            offered += 1
+            listener.do("unheard")
+    assert offered == 1
+    assert listener.page.locator("#sides").is_visible()
+
+
+SIDE_CHECK = """async (steps) => {
+  const { createSideCheck } = await import("/static/setup.js");
+  let chances = [];
+  const check = createSideCheck(() => chances.shift());
+  return steps.map(([ear, said]) => {
+    if (said === "leave out") return check.leaveOut();
+    chances = [ear === "left" ? 0 : 0.9, 0.9]; // the ear by lot, not the one that still lacks
+    check.next();
+    return check.answer(said);
+  });
+}"""
+DEAF = [("right", "nothing"), ("right", "leave out")]
+
+
+@pytest.mark.parametrize(
+    ("steps", "outcomes"),
+    [
+        (
+            [("left", "left"), ("right", "nothing"), ("left", "left"), *[("right", "right")] * 2],
+            ["again", "nothing", "again", "again", "passed"],  # the left ear's answers count on
+        ),
+        (
+            [*DEAF, ("left", "left"), ("right", "nothing"), ("left", "left")],
+            ["nothing", "again", "again", "again", "passed"],
+        ),
+        (
+            [*DEAF, ("left", "right"), ("left", "left"), ("left", "left")],
+            ["nothing", "again", "swapped", "again", "again"],  # and the right ear lacks again
+        ),
+        (
+            [("left", "left"), *DEAF, ("left", "both"), *[("left", "left")] * 2],
+            ["again", "nothing", "again", "mono", "again", "again"],
+        ),
+    ],
+)
+def test_an_ear_left_out_excuses_no_wrong_side(
+    room: Room, steps: list[tuple[str, str]], outcomes: list[str]
+) -> None:
+    listener = room(FakeExam([tone()]))
+    assert listener.page.evaluate(SIDE_CHECK, steps) == outcomes
+
+
+def test_on_another_device_no_tone_is_played(room: Room) -> None:
+    planned = {**RELATIVE["fingerprint"], "installation": "of another tablet"}
+    exam = FakeExam([tone()], sound={**RELATIVE, "fingerprint": planned})
+    listener = room(exam)
+    listener.at("another")
+    assert "another device" in listener.page.inner_text("#another")
+    listener.page.evaluate('localStorage.setItem("installation", "of another tablet")')
+    listener.page.reload()
+    listener.set_up()
+    (ready,) = exam.told("ready")
+    assert ready["fingerprint"]["installation"] == "of another tablet"
+
+
+def test_a_device_without_a_number_is_known_by_the_rest(room: Room) -> None:
+    exam = FakeExam([tone()])
+    listener = room(exam)
+    listener.page.evaluate("import('/static/setup.js').then((setup) => setup.becomeDevice())")
+    listener.set_up()
+    assert "installation" not in exam.told("ready")[0]["fingerprint"]
+
+
+def test_a_browser_keeps_its_number(room: Room) -> None:
+    page = room(FakeExam([tone()])).page
+    look = """async () => {
+      const setup = await import("/static/setup.js");
+      const before = setup.fingerprint({}).installation;
+      setup.becomeDevice();
+      return [before, setup.fingerprint({}).installation];
+    }"""
+    before, first = page.evaluate(look)
+    assert before is None
+    assert page.evaluate(look) == [first, first]
+
+
+def test_what_must_be_mended_stands_in_the_set_up(room: Room) -> None:
+    exam = FakeExam([tone(), tone()], problem="Turn the volume down.")
+    listener = room(exam)
+    listener.at("headphones")
+    assert listener.page.inner_text("#to-mend") == "Turn the volume down."
+    listener.set_up_until("instruction")
+    assert listener.page.inner_text("#to-mend") == "Turn the volume down."
+    listener.do("next")
+    listener.at("test")
+    assert listener.page.locator("#to-mend").is_hidden()
 
 
 def test_trouble_in_the_set_up_checks_the_ears_again(room: Room) -> None:

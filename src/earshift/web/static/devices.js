@@ -33,6 +33,7 @@ async function choose() {
   byId("of-browser").hidden = !browser;
   if (!browser || fingerprint) return;
   const setup = await import("./setup.js");
+  setup.becomeDevice();
   fingerprint = setup.fingerprint({});
   facts(byId("fingerprint"), BROWSER_FACTS.map((name) => [word("fingerprint", name), fingerprint[name]]));
 }

@@ -1,6 +1,6 @@
-/* The listener's link: made, shown once, copied, opened here, ended. */
+/* The listener's link: made, shown once, copied, ended. */
 
-import { post, remove } from "./api.js";
+import { post, remove, whoAmI } from "./api.js";
 import { acting, el, fill, localTime, say, t } from "./page.js";
 
 /** Controls for the link of a visit. The address is known only to who makes it, and only once. */
@@ -32,7 +32,11 @@ export function linkPanel(place, visit, changed = () => {}) {
         say(t("link.copy_by_hand")); // a page without TLS has no clipboard
       }
     });
-    const open = el("a", { class: "button", href: link.url, target: "_blank", rel: "noopener" }, t("link.open"));
+    // The listener's page must not share the browser of an examiner who is signed in.
+    const { single_user: alone } = await whoAmI();
+    const open = alone
+      ? el("a", { class: "button", href: link.url, target: "_blank", rel: "noopener" }, t("link.open"))
+      : null;
     fill(
       shown,
       el("div", { class: "field" }, el("label", { for: "listener-link" }, t("link.address")), address),

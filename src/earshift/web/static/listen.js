@@ -1,6 +1,6 @@
 // The listener's page: set-up, tones and end. It knows the token of its link and nothing else.
 
-import { createPlayer, watchForTrouble } from "./player.js";
+import { createPlayer, pageSound } from "./player.js";
 import { AGAIN_STEPS, FIRST_STEPS, createSetup } from "./setup.js";
 
 const RETRY_MS = [300, 600, 1200, 2500]; // the last one from then on
@@ -89,22 +89,12 @@ function connect(token) {
 
 const server = connect(location.hash.slice(1));
 const actions = {};
-let ctx = null;
+const sound = pageSound(disturb);
 let player = null;
 let setup = null;
 let checkedBefore = false;
 let disturbed = null; // by what, since the ears were checked
 let stoppedRun = null; // what the run that was stopped will give
-
-// Must be called in a click, before anything is awaited: only there may sound be started.
-function openSound() {
-  if (!ctx) {
-    ctx = new AudioContext({ latencyHint: "interactive" });
-    watchForTrouble(ctx, disturb);
-  }
-  if (ctx.state !== "running") ctx.resume();
-  return ctx;
-}
 
 // Trouble outside of the tones: the check of the ears is worth nothing any more.
 function disturb(reason) {
@@ -143,6 +133,12 @@ function showDevice({ fingerprint }) {
   if (fingerprint?.volume) say("device-volume", "listen.volume.stored", fingerprint);
 }
 
+// What has to be put right stays in sight as long as the set-up lasts.
+function showToMend(sentence) {
+  byId("to-mend").hidden = !sentence;
+  byId("to-mend").textContent = sentence ?? "";
+}
+
 function showProblem(sentence) {
   byId("problem-detail").textContent = sentence;
   show("problem");
@@ -172,11 +168,9 @@ function showEnd({ released }) {
 // From state to state ----------------------------------------------------------------------------
 
 function goOn(play) {
-  if (play.problem) return showProblem(play.problem);
   if (play.state === "check" || play.state === "play") return setUp(play);
   if (play.state === "done") return show("done");
-  ctx?.close();
-  ctx = null;
+  sound.close();
   return play.state === "over" ? showEnd(play) : show("ended");
 }
 
@@ -188,7 +182,14 @@ async function setUp(play) {
   showPlay(play);
   showDevice(play.sound);
   const first = !checkedBefore && play.progress.answered === 0 && play.exam.now === 1;
-  const page = { show, say, open: openSound, on: (name, action) => (actions[name] = action) };
+  const page = {
+    show,
+    say: (place, key) => say(place, `listen.${key}`),
+    offer: (place, whether) => (byId(place).hidden = !whether),
+    open: sound.open,
+    on: (name, action) => (actions[name] = action),
+  };
+  showToMend(play.problem);
   setup = createSetup(page, play, first ? FIRST_STEPS : AGAIN_STEPS);
   const fingerprint = await setup.passed;
   leaveSetup();
@@ -205,6 +206,7 @@ async function setUp(play) {
 }
 
 function leaveSetup() {
+  showToMend(null);
   setup?.silence();
   setup = null;
 }
@@ -214,7 +216,7 @@ async function test(play) {
     await goOn(play);
     return;
   }
-  player = createPlayer(ctx, server, { onPlay: showPlay, onStop: showPaused });
+  player = createPlayer(sound.open(), server, { onPlay: showPlay, onStop: showPaused });
   show("test");
   const awake = navigator.wakeLock?.request("screen").catch(() => null);
   stoppedRun = player.run(play);
@@ -248,7 +250,7 @@ Object.assign(actions, {
   panic,
   pause: () => player?.stop("pause"),
   resume: async () => {
-    openSound();
+    sound.open();
     return goOn((await stoppedRun).play);
   },
   retry: async () => goOn(await server.play()),

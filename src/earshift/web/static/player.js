@@ -53,6 +53,26 @@ export function watchForTrouble(ctx, onTrouble) {
   };
 }
 
+// The sound of one page, watched from its first use on. `open` gives the context; it must be called
+// in a click, before anything is awaited: only there may sound be started.
+export function pageSound(onTrouble) {
+  let ctx = null;
+  return {
+    open() {
+      if (!ctx) {
+        ctx = new AudioContext({ latencyHint: "interactive" });
+        watchForTrouble(ctx, onTrouble);
+      }
+      if (ctx.state !== "running") ctx.resume();
+      return ctx;
+    },
+    close() {
+      ctx?.close();
+      ctx = null;
+    },
+  };
+}
+
 // Run presentations until the server has no more or something stops them. `server` has `answer`,
 // `press` and `stop`, each of which sends until it is acknowledged. `onPlay` is told of every new
 // presentation, in the same way for tone and silence, and `onStop` of the reason once it is silent.
