@@ -247,6 +247,21 @@ def test_a_person_is_found_and_corrected_and_work_goes_on(
     expect(page.locator("#identity")).to_contain_text("L-2")
 
 
+def test_a_baseline_is_chosen_with_its_reason(
+    signed_in: Page, address: str, clinic: Clinic, past: dict[str, str]
+) -> None:
+    signed_in.goto(address + past["person"])
+    card = signed_in.locator("#baseline-card")
+    expect(card.locator("#baselines")).to_contain_text("(the oldest)")
+    card.get_by_role("button", name="Should it be revised?").click()
+    expect(card.locator("#proposals li")).not_to_have_count(0)
+    card.locator("#baseline-exam").select_option(index=0)
+    card.get_by_label("Why, and who decided it").fill("first day at work, Dr K")
+    card.get_by_role("button", name="Choose this baseline").click()
+    expect(card.locator("#baselines")).to_contain_text("chosen by")
+    expect(card.locator("#baselines")).to_contain_text("first day at work, Dr K")
+
+
 def test_refusals_are_said_beside_the_button(
     page: Page, address: str, past: dict[str, str]
 ) -> None:

@@ -30,6 +30,7 @@ async function show() {
   }
   showHistory(person.history);
   showExams(person.exams);
+  showBaselines(person);
   await showNotes(person.notes);
 }
 
@@ -151,6 +152,41 @@ function examRow(exam) {
     el("span", {}, ...result.filter((part) => part !== null)),
   ];
 }
+
+// Baselines: what each ear is compared with, and a professional's choice of another
+
+const examText = (exam) =>
+  t("person.baseline_exam", {
+    ear: word("ear", exam.ear), kind: word("kind", exam.kind), on: exam.measured_on ?? t("person.no_day"),
+  });
+
+function showBaselines({ exams, baselines, erased }) {
+  const full = exams.filter((exam) => exam.kind !== "screen" && exam.state === "done" && exam.sound !== "simulated");
+  byId("baseline-card").hidden = full.length === 0 || Boolean(erased);
+  const lines = EARS.filter((ear) => baselines[ear].exam !== null).map((ear) => {
+    const exam = examText(full.find((one) => one.id === baselines[ear].exam));
+    const { chosen_by: author, reason } = baselines[ear];
+    return el("li", {}, author ? t("person.baseline_chosen", { exam, author, reason }) : t("person.baseline_oldest", { exam }));
+  });
+  fill(byId("baselines"), lines);
+  fill(byId("baseline-exam"), full.map((exam) => el("option", { value: `${exam.ear} ${exam.id}` }, examText(exam))));
+}
+
+byId("monitor").addEventListener("click", async () => {
+  const ears = await get(`${address}/monitoring`);
+  const proposed = EARS.filter((ear) => ears[ear].proposal !== null).map((ear) =>
+    el("li", { class: "caution" }, `${word("ear", ear)}: ${ears[ear].proposal}`),
+  );
+  fill(byId("proposals"), proposed.length ? proposed : [el("li", {}, t("person.no_proposal"))]);
+});
+
+onSubmit(byId("baseline"), async (form) => {
+  const [ear, exam] = form.get("exam").split(" ");
+  await post(`${address}/baseline`, { ear, exam, reason: form.get("reason") });
+  byId("baseline").reset();
+  say(t("person.baseline_saved", { ear: word("ear", ear) }));
+  await show();
+});
 
 // Notes
 
