@@ -27,7 +27,7 @@ demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 
 test: $(STAMP) ## lint, types and all tests
 	$(MAKE) --no-print-directory check fhir-check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 # The checker of FHIR value sets runs on Node.js. Without it the tests name the group they leave out;
 # in CI that is a failure.

@@ -518,8 +518,8 @@ class Session:
         self.trials: tuple[TrialRecord, ...] = self.store.trials(exam_id)
         self.presses = len(self.store.presses(exam_id))
         self._carried = _carried(self.store, self.record)
-        self._opened_at = self.store.opened_at(exam_id)
         self.sitting = self._fold()
+        self._opened_at = self.store.opened_at(exam_id)
 
     def _fold(self) -> Exam | Screen:
         return rebuild(self.record, (*self._carried, *self.trials), self.presses)

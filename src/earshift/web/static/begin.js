@@ -13,6 +13,7 @@ const WORDS = [
 ];
 const form = byId("plan");
 let [rules, devices, exams] = [[], [], []];
+let baselines = {};
 
 const chosen = (name) => new FormData(form).get(name);
 const ears = () => new FormData(form).getAll("ears");
@@ -25,7 +26,7 @@ async function load() {
     get("/api/devices"),
   ]);
   [rules, devices] = lists;
-  exams = person.exams;
+  ({ exams, baselines } = person);
   entitle(t("begin.heading_of", { name: nameOf(person) }));
   fill(byId("rule"), rules.map((rule) => el("option", { value: rule.name }, word("rule", rule.name))));
   byId("device").append(...devices.map((each) => el("option", { value: each.id }, each.name)));
@@ -57,14 +58,18 @@ function refresh() {
   fill(byId("warnings"), warnings());
 }
 
-/** What this ear can be compared with, newest first; relative levels only with the same device's. */
+/**
+ * What this ear can be compared with; relative levels only with the same device's. The baseline comes
+ * first, then the oldest: a slow loss shows against the first exam, not against last year's.
+ */
 function referencesOf(ear, one) {
   const relative = one?.sound === "relative";
   const fits = (exam) =>
     relative ? exam.sound === "relative" && exam.device === one.name : !["relative", "simulated"].includes(exam.sound);
+  const baseline = (exam) => Number(exam.id === baselines[ear]?.exam);
   return exams
     .filter((exam) => exam.ear === ear && exam.kind !== "screen" && exam.state === "done" && fits(exam))
-    .reverse();
+    .sort((one, other) => baseline(other) - baseline(one));
 }
 
 function referenceField(ear, one) {
@@ -74,7 +79,8 @@ function referenceField(ear, one) {
   const before = byId(`reference-${ear}`)?.value;
   const options = known.map((exam) => {
     const values = { kind: word("kind", exam.kind), on: exam.measured_on ?? t("person.no_day"), source: exam.source };
-    const text = exam.source ? t("begin.reference_from", values) : t("begin.reference", values);
+    const plain = exam.source ? t("begin.reference_from", values) : t("begin.reference", values);
+    const text = exam.id === baselines[ear]?.exam ? t("begin.baseline", { reference: plain }) : plain;
     return el("option", { value: exam.id, selected: exam.id === before }, text);
   });
   return el("div", { class: "field" },
