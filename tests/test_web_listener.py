@@ -785,10 +785,9 @@ def test_a_volume_at_which_nothing_is_too_soft_is_refused(house: House, page: Pa
     listener.set_up_until("instruction")
     listener.hear({ear: [(1000.0, -200.0)] for ear in ("right", "left")})
     listener.do("next")
-    listener.at("problem")
-    assert "volume" in page.inner_text("#problem-detail")
-    listener.do("retry")
-    listener.at("sides")
+    listener.at("to-mend")
+    assert "volume" in page.inner_text("#to-mend")
+    assert page.locator("#sides").is_visible()
 
 
 def test_a_link_that_was_replaced_is_over(house: House, page: Page) -> None:
