@@ -55,6 +55,7 @@ START_ABOVE_OWN_DB, MOST_ABOVE_OWN_DB = 30.0, 60.0
 TURN_DOWN = "The softest tone was heard: turn the volume down, or check that nothing amplifies it."
 VOLUME_MOVED = "The volume is not what it was before the break: set it as it was."
 TURN_UP = "No soft tone was heard: turn the volume up to where it was set, and check the earphones."
+PROBLEMS = (TURN_DOWN, TURN_UP, VOLUME_MOVED)
 
 # Streams of chance apart from those of the engine, which uses the numbers below ten.
 _CATCH, _REFERENCE, _GAP = 11, 12, 13

@@ -73,9 +73,9 @@ class Booth:
         known = 1 <= position <= len(self._exams)
         return self._exams[position - 1] if known else None, trial_id
 
-    def play(self, session: Session, problem: str | None = None) -> m.Play:
+    def play(self, session: Session) -> m.Play:
         position = self._exams.index(session.record.id) + 1
-        answer = shown.play(session, m.Counted(now=position, of=len(self._exams)), problem)
+        answer = shown.play(session, m.Counted(now=position, of=len(self._exams)))
         if answer.presentation is not None:
             answer.presentation.trial += position * TRIALS_OF_EXAM
         last = position == len(self._exams)
@@ -123,11 +123,7 @@ def answer(given: m.GivenAnswer, here: Here) -> m.Play:
     session = here.sessions.answer(
         exam_id, here.listener.name, trial_id, given.heard, given.reaction_ms
     )
-    problem = None
-    if session.record.state == "paused" and session.trials:
-        last = session.trials[-1]  # practice that showed a wrong volume was taken back
-        problem = last.void_reason if last.kind == "practice" else None
-    return here.play(session, problem)
+    return here.play(session)
 
 
 @router.post("/press", status_code=HTTPStatus.NO_CONTENT)

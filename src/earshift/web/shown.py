@@ -14,7 +14,7 @@ from earshift.accounts import Accounts
 from earshift.delivery import Delivery, sound_of
 from earshift.sound import RELATIVE_ZERO_DBFS
 from earshift.store import Store, StoreError
-from earshift.visit import Session
+from earshift.visit import PROBLEMS, Session
 from earshift.web import models as m
 
 # What an examiner may do with an exam, by its state.
@@ -231,7 +231,7 @@ def sound(delivery: Delivery) -> m.SoundShown:
     )
 
 
-def play(session: Session, position: m.Counted, problem: str | None = None) -> m.Play:
+def play(session: Session, position: m.Counted) -> m.Play:
     delivery = session.delivery
     state = {"open": "play", "paused": "check", "done": "done", "abandoned": "ended"}
     presentation = None
@@ -258,8 +258,16 @@ def play(session: Session, position: m.Counted, problem: str | None = None) -> m
             answered=session.tones + len(session.catches), at_most=session.sitting.max_tones
         ),
         presentation=presentation,
-        problem=problem,
+        problem=_problem(session),
     )
+
+
+def _problem(session: Session) -> str | None:
+    """What has to be mended before the exam can go on: practice that was taken back says it."""
+    if session.record.state != "paused" or not session.trials:
+        return None
+    last = session.trials[-1]
+    return last.void_reason if last.kind == "practice" and last.void_reason in PROBLEMS else None
 
 
 # Devices
