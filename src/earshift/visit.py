@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 EXAM_TONES = 50
 CLINIC_RULE = "osha-sts"
 CATCH_EVERY = 8  # one silent trial in every eight presentations
+NORMAL_95 = 1.96  # standard deviations on either side of the middle that hold 95 %
 VOIDS_OF_TRIAL = 1000  # in a trial's id, its number comes before, and what was taken back after
 PRACTICE_HZ, PRACTICE_DB_HL, PRACTICE_TRIES = 1000.0, 40.0, 4
 # Without calibration the person's own softest 1 kHz tone is all there is to go by: practice climbs
@@ -445,7 +446,8 @@ def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0)
     design = record.design
     if record.relative:
         own = own_level(live)
-        design = {**design, "limits": _above_own(design["limits"], own or 0.0)}
+        if own is not None:  # before that nothing but practice is played
+            design = {**design, "limits": _above_own(design["limits"], own)}
     return kinds[record.kind].from_dict(
         {
             "kind": record.kind,
@@ -545,6 +547,11 @@ class Session:
         # A screen can decide before its first planned silent trial. Nobody would then know whether
         # this person answers to silence, so one is presented before the end.
         return self.tones > 0 and not self.catches
+
+    @property
+    def carried(self) -> tuple[TrialRecord, ...]:
+        """Of a full exam that goes on from a screen: the screen's tones."""
+        return tuple(trial for trial in self._carried if trial.kind == "tone")
 
     @property
     def trial_id(self) -> int:
@@ -813,7 +820,7 @@ class Session:
         result = self.store.add_result(
             self.record.id,
             author=self.author,
-            shown=self.shown(),
+            shown=self.shown(ended=True),
             settings=self.sitting.to_dict()["design"],
             engine_version=__version__,
             closes_as="abandoned" if cut_short else "done",
@@ -867,8 +874,8 @@ class Session:
         reach = {f: r for f, r in zip(frequencies, limits.reach(domain), strict=True) if r}
         return [_within(t, *reach[t.frequency_hz]) for t in self.sitting.thresholds(list(reach))]
 
-    def shown(self) -> dict[str, Any]:
-        """What the exam says now, as a result stores it (see `earshift.records.ResultRecord`)."""
+    def shown(self, ended: bool = False) -> dict[str, Any]:
+        """What the exam says now, or when it has `ended`: see `earshift.records.ResultRecord`."""
         thresholds = self.thresholds()
         catches = self.catches
         shown: dict[str, Any] = {
@@ -885,10 +892,16 @@ class Session:
         }
         if isinstance(self.sitting, Exam):
             full = "Full exam" if self.sitting.done else "Exam ended early"
+            if not ended and self.record.state in ("open", "paused"):
+                full = "Exam under way"
             words = f"{full}: thresholds measured with {self.tones} tones."
             reliable = reliability(catches, self.presses, self.tones)
             if reliable != "good":
-                words += f" Reliability {reliable}: silence was reported as heard."
+                words += (
+                    f" Reliability {reliable}: {sum(catches)} of {len(catches)} silent trials were "
+                    f"reported as heard, and the button was pressed {self.presses} times when "
+                    "nothing was played."
+                )
             return shown | {"words": self._with_cautions(words), "reliability": reliable}
         verdict = self.sitting.verdict()
         rule = self.sitting.rule
@@ -924,16 +937,12 @@ def _within(threshold: Threshold, softest: float, loudest: float) -> Threshold:
 
 
 def reference_thresholds(screen: Screen) -> list[Threshold]:
-    """The reference's thresholds with their band; of an audiogram, where it was measured."""
+    """The reference's thresholds with their band; an audiogram's are as they were written down."""
     axis = screen.domain.smooth[0]
     frequencies = axis.values
     kept = screen.to_dict()["design"]["reference"]
     if kept["kind"] == "audiogram":
-        audiogram = Audiogram.from_dict(kept["data"])
-        measured = {*audiogram.thresholds_db_hl, *audiogram.no_response_db_hl}
-        frequencies = tuple(f for f in frequencies if f in measured)
-    if not frequencies:
-        return []
+        return _as_written(Audiogram.from_dict(kept["data"]), frequencies)
     mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
     draws = field.positive_slope_samples(
         mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
@@ -941,3 +950,15 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
     return thresholds_from_samples(
         [(f,) for f in frequencies], -draws[:, 1:] / draws[:, :1], screen.domain
     )
+
+
+def _as_written(audiogram: Audiogram, frequencies: Sequence[float]) -> list[Threshold]:
+    """The numbers of an audiogram at these frequencies, with the interval of its own SD."""
+    reach = NORMAL_95 * audiogram.sd_db
+    known = {f: (level, None) for f, level in audiogram.thresholds_db_hl.items()}
+    silent = {f: (level, "above") for f, level in audiogram.no_response_db_hl.items()}
+    return [
+        Threshold(f, level, level - reach, level + reach, censored)
+        for f, (level, censored) in sorted((known | silent).items())
+        if f in frequencies
+    ]

@@ -276,7 +276,8 @@ def _calibration(bundle: VisitBundle, words: Words) -> str:
 def _visit_cautions(bundle: VisitBundle, words: Words) -> tuple[str, ...]:
     if bundle.visit.mode in ("simulated", "imported"):
         return ()
-    warning = words.calibration_warnings.get(_calibration_state(bundle))
+    state = "unknown device" if bundle.device is None else _calibration_state(bundle)
+    warning = words.calibration_warnings.get(state)
     return (warning,) if warning else ()
 
 

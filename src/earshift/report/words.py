@@ -78,6 +78,8 @@ class Words:
         default_factory=lambda: {
             "expired": "The calibration had expired: the levels may be wrong.",
             "biological": "The levels were checked by ear only, not measured.",
+            "unknown device": "Nothing is recorded of the audiometer or its calibration: the "
+            "levels are as good as what the examiner set.",
             "none": "No calibration: these are no hearing levels. Only comparisons with the same "
             "device, earphones and volume mean anything.",
             "unknown reference": "The calibration does not say against what it was measured: the "
@@ -152,7 +154,7 @@ class Words:
     not_settled: str = "The numerical fit did not settle: treat the numbers with care."
     poor_reliability: str = "The answers were not reliable: repeat the test."
     earlier_results: str = "Earlier results of this {kind} exist: {count}. The newest is shown."
-    voided: str = "Answers taken back, which count for nothing: {count}."
+    voided: str = "Taken back or broken off, which count for nothing: {count}."
     answers_since: str = (
         "Since this result the answers have changed ({then} tones then, {now} now): it does not "
         "count the difference."

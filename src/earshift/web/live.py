@@ -176,7 +176,7 @@ def _warm_up() -> None:
 def live_view(session: Session, known: Known | None = None) -> dict[str, Any]:
     """A session in the words of the API; `known` remembers what was worked out before."""
     sitting, record = session.sitting, session.record
-    shown = session.shown() if session.tones else None
+    shown = session.shown() if session.tones or record.state == "done" else None
     verdict = shown["verdict"] if shown else None
     limits = None
     if isinstance(sitting, Screen) and sitting.rule is not None:
@@ -200,7 +200,7 @@ def live_view(session: Session, known: Known | None = None) -> dict[str, Any]:
         "catch_trials": len(session.catches),
         "false_alarms": sum(session.catches),
         "presses": session.presses,
-        "trials": [trial_shown(trial) for trial in session.trials],
+        "trials": [trial_shown(trial) for trial in (*session.carried, *session.trials)],
         "thresholds": [threshold_shown(t) for t in thresholds],
         "reference": [threshold_shown(t) for t in reference],
         "p_changed": probabilities(sitting, [] if known is None else known)

@@ -14,7 +14,7 @@ from earshift.accounts import Accounts
 from earshift.delivery import Delivery, sound_of
 from earshift.sound import RELATIVE_ZERO_DBFS
 from earshift.store import Store, StoreError
-from earshift.visit import PROBLEMS, Session
+from earshift.visit import CATCH_EVERY, PROBLEMS, Session
 from earshift.web import models as m
 
 # What an examiner may do with an exam, by its state.
@@ -151,9 +151,15 @@ def history(
             results = store.results(exam.id)
             if not results:
                 continue
-            levels = {
-                f"{t['frequency_hz']:g}": t["level_db_hl"] for t in results[-1].shown["thresholds"]
-            }
+            # A screen asks about change: its thresholds are guesses where it played nothing.
+            levels = (
+                {}
+                if exam.kind == "screen"
+                else {
+                    f"{t['frequency_hz']:g}": t["level_db_hl"]
+                    for t in results[-1].shown["thresholds"]
+                }
+            )
         points[exam.ear].append(
             m.HistoryPoint(
                 on=said.measured_on,
@@ -255,11 +261,17 @@ def play(session: Session, position: m.Counted) -> m.Play:
         sound=sound(delivery),
         timing=m.TimingAsked(**delivery.timing.to_dict()),
         progress=m.Progress(
-            answered=session.tones + len(session.catches), at_most=session.sitting.max_tones
+            answered=session.tones + len(session.catches), at_most=at_most(session)
         ),
         presentation=presentation,
         problem=_problem(session),
     )
+
+
+def at_most(session: Session) -> int:
+    """Presentations to the end at most, silent ones included: the listener counts those, too."""
+    tones = session.sitting.max_tones
+    return tones + tones // (CATCH_EVERY - 1) + 1
 
 
 def _problem(session: Session) -> str | None:

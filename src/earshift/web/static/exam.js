@@ -327,6 +327,7 @@ function showActions() {
 
 async function act(name) {
   sounding?.silence();
+  if (name === "abandon" && !window.confirm(t("exam.abandon_sure"))) return;
   if (name === "release") {
     await post(`/api/visits/${exam.visit}/release`, { released: !exam.released });
     say(exam.released ? t("exam.withheld") : t("exam.released"));

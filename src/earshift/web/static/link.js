@@ -35,7 +35,7 @@ export function linkPanel(place, visit, changed = () => {}) {
     // The listener's page must not share the browser of an examiner who is signed in.
     const { single_user: alone } = await whoAmI();
     const open = alone
-      ? el("a", { class: "button", href: link.url, target: "_blank", rel: "noopener" }, t("link.open"))
+      ? el("a", { class: "button main", href: link.url, target: "_blank", rel: "noopener" }, t("link.open"))
       : null;
     fill(
       shown,
@@ -44,6 +44,7 @@ export function linkPanel(place, visit, changed = () => {}) {
       el("div", { class: "row" }, copy, open),
     );
     make.textContent = t("link.again");
+    make.classList.remove("main"); // it would end the link that was just made
     address.focus();
     changed();
   }
