@@ -47,10 +47,11 @@ class Sessions:
 
     def warm_up(self) -> None:
         """Load the compiled engine in the background, so that the first listener does not wait."""
-        self._worker.submit(_warm_up)
+        threading.Thread(target=_warm_up, daemon=True).start()
 
     def close(self) -> None:
-        self._worker.shutdown(wait=False, cancel_futures=True)
+        # What is being worked out reads the store, which is closed next.
+        self._worker.shutdown(wait=True, cancel_futures=True)
 
     def _of(self, exam_id: int) -> _Open:
         with self._lock:

@@ -224,6 +224,7 @@ async function setUp() {
   [setup, problem] = [null, null];
   checked = true; // what happens from here on takes it back
   answering = true;
+  looks += 1; // a look that is under way was at an exam that still waited for this
   try {
     await sendStop();
     await post(`${address}/ready`, { fingerprint });
