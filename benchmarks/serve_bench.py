@@ -278,9 +278,9 @@ TEXT = """# A clinic's load on the web app
 
 `make bench-serve` wrote this page: {people} people at once, {tones} tones each, on {machine}.
 Each answers 3 to 6 s after the tone's onset, on their own clock. The time is from the answer to the
-next tone, with the answer on the disk. In a second run the server is killed in the middle and started
-again. "Lost" counts acknowledged answers that the database does not hold exactly once. The server, the
-listeners and the database share the machine's cores.
+next tone, with the answer on the disk. In a second run the server is killed in the middle and
+started again. "Lost" counts acknowledged answers that the database does not hold exactly once. The
+server, the listeners and the database share the machine's cores.
 
 {table}
 """
