@@ -48,7 +48,7 @@ BROWSER = {
     "volume": "50 %",
 }
 REFERENCE = {500: 10, 1000: 10, 2000: 15, 3000: 20, 4000: 25, 6000: 30, 8000: 30}
-EXAMS_EACH = 8  # screens prepared for everybody: some end after a few tones
+EXAMS_EACH = 4  # screens prepared for everybody: some end after a few tones
 
 
 @dataclass
@@ -292,7 +292,7 @@ def main() -> None:
     parser.add_argument("--tones", type=int, default=20)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--kinds", nargs="+", default=["SQLite", "PostgreSQL"])
-    parser.add_argument("--kill-tones", type=int, default=6, help="tones of the run with the kill")
+    parser.add_argument("--kill-tones", type=int, default=4, help="tones of the run with the kill")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="write benchmarks-serve.md")
     options = parser.parse_args()
     lines = [

@@ -387,7 +387,7 @@ def test_voided_answers_are_counted_and_not_drawn(changed: ExamBundle) -> None:
         changed.trials[0], id=9000, voided_at=START, voided_by="jk", void_reason="a cough"
     )
     voided = replace(changed, trials=(*changed.trials, taken_back))
-    assert "Answers taken back, which count for nothing: 1." in page_of(voided)
+    assert "Taken back or broken off, which count for nothing: 1." in page_of(voided)
     assert "taken back" not in page_of(changed)
     pictures = [compose(visit_of(exam), ENGLISH).rounds[0][0].picture for exam in (changed, voided)]
     assert pictures[0] == pictures[1]
@@ -572,10 +572,13 @@ def test_the_state_of_calibration_on_the_local_day(
 
 
 def test_without_a_calibration_levels_are_not_db_hl() -> None:
-    for changes in ({"calibration": None}, {"calibration": None, "device": None}):
+    for changes, warning in (
+        ({"calibration": None}, "none"),
+        ({"calibration": None, "device": None}, "unknown device"),
+    ):
         lines = page_of(**changes).split("\n")
         assert "NONE" in lines
-        assert ENGLISH.calibration_warnings["none"] in lines
+        assert ENGLISH.calibration_warnings[warning] in lines
 
 
 def test_a_device_of_which_little_is_known() -> None:

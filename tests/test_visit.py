@@ -263,7 +263,8 @@ def test_a_full_exam_and_one_that_ended_early_say_so(store: Store, visit: Visit)
         session.finish()
     run(session, hears_above(20), most=3)
     assert session.shown()["complete"] is False
-    assert "ended early" in session.shown()["words"]
+    assert "under way" in session.shown()["words"]
+    assert "ended early" in session.shown(ended=True)["words"]
     run(session, hears_above(20))
     shown = session.finish().shown
     assert shown["complete"] is True

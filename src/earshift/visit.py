@@ -891,9 +891,9 @@ class Session:
             "complete": self.sitting.done,
         }
         if isinstance(self.sitting, Exam):
-            full = "Full exam" if self.sitting.done else "Exam ended early"
-            if not ended and self.record.state in ("open", "paused"):
-                full = "Exam under way"
+            going_on = not ended and self.record.state in ("open", "paused")
+            full = "Exam under way" if going_on else "Exam ended early"
+            full = "Full exam" if self.sitting.done else full
             words = f"{full}: thresholds measured with {self.tones} tones."
             reliable = reliability(catches, self.presses, self.tones)
             if reliable != "good":

@@ -23,7 +23,7 @@ from earshift.visit import CLINIC_RULE, MovedOn, Session, reference_thresholds
 # What was told up to a tone, and P(changed) after it.
 Known = list[tuple[tuple[object, ...], float]]
 MOST_PRESSES = 300
-KEPT = 32  # exams at once, some 20 MB each; the one that was answered longest ago is forgotten
+KEPT = 100  # exams at once, some 20 MB each; the one that was answered longest ago is forgotten
 
 
 @dataclass
