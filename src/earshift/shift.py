@@ -177,6 +177,7 @@ PRIOR_DRAWS = 4000
 MOST_CHANGED = 0.9  # share of changed ears beyond which the shapes of change give way
 
 
+@cache  # the same for every screen by these settings, and most of the work of making one
 def met_by_component(rule: Rule, settings: RuleSettings, part: str) -> Array:
     """Prior P(rule met) of "no change" and of every change.
 
@@ -195,6 +196,7 @@ def met_by_component(rule: Rule, settings: RuleSettings, part: str) -> Array:
     for c in range(met.size):
         L = np.linalg.cholesky(covs[min(c, 1)] + 1e-9 * np.eye(octaves.size))
         met[c] = (rule.margin(means[c] + noise @ L.T) >= 0).mean()
+    met.setflags(write=False)
     return met
 
 
