@@ -311,6 +311,23 @@ def test_relative_levels_compare_with_the_same_device_alone(store: Store, person
         visits.plan_screen(store, person.id, "right", reference=session.record.id)
 
 
+def test_a_screen_without_calibration_waits_for_practice_before_it_says_what_is_out_of_reach(
+    store: Store, person: Person
+) -> None:
+    """Thresholds of 50 relative dB: a shift of 10 dB can be found, as 70 may be played."""
+    device_id, delivery = relative(store)
+    session = begin(store, person, device_id, delivery)
+    while not session.done:
+        session.answer(hears(session, 20 if session.presentation().kind == "practice" else 50))
+    session.finish()
+    screen = begin(store, person, device_id, delivery, "screen")
+    assert not screen.done
+    while screen.presentation().kind == "practice":
+        screen.answer(hears(screen, 20))
+    assert not screen.done
+    assert screen.presentation().kind in ("tone", "catch")
+
+
 def test_a_device_plays_as_its_newest_calibration_says(store: Store) -> None:
     today = date(2026, 6, 1)
     by_hand = store.add_device(author="mh", name="audiometer")

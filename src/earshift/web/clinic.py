@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
@@ -511,7 +511,7 @@ def list_retspl(_: Examiner) -> list[m.RetsplShown]:
 def add_check(device: m.Id, check: m.NewCheck, here: Here, user: Examiner) -> m.Device:
     """A daily check with somebody whose hearing is known; 10 dB or more blocks the device."""
     found = here.device(device)
-    if not all(check.deviations_db.get(ear) for ear in records.EARS):  # type: ignore[call-overload]
+    if not all(check.deviations_db.get(ear) for ear in get_args(m.Ear)):
         raise HTTPException(HTTPStatus.UNPROCESSABLE_ENTITY, "a check needs both ears")
     with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
         here.store.add_calibration(
@@ -569,14 +569,14 @@ def _plan(
     here: Clinic,
     new: m.NewTest,
     person: records.Person,
-    ear: str,
+    ear: m.Ear,
     how: Delivery,
     device_id: int | None,
 ) -> visit.Plan:
     if new.kind == "exam":
         return visit.plan_exam(ear, delivery=how)
     rule = None if new.rule is None else rules.as_rule(new.rule, new.accept_unverified)
-    reference = (new.reference or {}).get(ear)  # type: ignore[call-overload]
+    reference = (new.reference or {}).get(ear)
     return visit.plan_screen(
         here.store,
         person.id,
