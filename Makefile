@@ -43,7 +43,7 @@ fhir-check: ## install the checker of FHIR value sets, where there is Node.js
 	else echo "left out: FHIR value sets (no npm)"; fi
 
 soak: $(STAMP) ## 200 kills of a real examiner on every database (make test: 20)
-	EARSHIFT_KILLS=200 $(BIN)/python -m pytest -s tests/test_kills.py
+	EARSHIFT_KILLS=200 $(BIN)/python -m pytest -s tests/store/test_kills.py
 
 check: lint types ## lint and types only
 

@@ -24,8 +24,8 @@ for limit in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np
 
 import earshift as es
-from earshift import ep, kernels
-from earshift.exam import answers_of
+from earshift.engine import ep, kernels
+from earshift.engine.exam import answers_of
 
 HERE = Path(__file__).resolve().parent
 # Linux's own record: getrusage of a new process still remembers the parent it was forked from.
@@ -168,7 +168,7 @@ def niosh_seconds_and_mb(rows: int = 1_114_966) -> tuple[float, float]:
     code = (
         "import sys, time\n"
         "start = time.perf_counter()\n"
-        "from earshift.classes import class_medians\n"
+        "from earshift.simulate.classes import class_medians\n"
         "from earshift.formats import read_ears\n"
         "class_medians(read_ears('niosh', sys.argv[1:]))\n"
         f"print(time.perf_counter() - start, {PEAK_KB})\n"

@@ -26,15 +26,16 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 import httpx
+from databases import PostgresqlServer, postgresql_tools
 
 import earshift as es
-from databases import PostgresqlServer, postgresql_tools
-from earshift import delivery, visit
-from earshift.accounts import Accounts
-from earshift.delivery import Delivery
-from earshift.sound import retspl_presets
+from earshift.clinic import devices as clinic_devices
+from earshift.clinic import visit
+from earshift.clinic.visit import VOIDS_OF_TRIAL
+from earshift.devices.delivery import Delivery
+from earshift.devices.sound import retspl_presets
 from earshift.store import Store
-from earshift.visit import VOIDS_OF_TRIAL
+from earshift.store.accounts import Accounts
 from earshift.web.listen import TRIALS_OF_EXAM
 from web import Served, with_users
 
@@ -81,7 +82,7 @@ def prepare(where: str, people: int) -> list[Listener]:
                 "full_scale_db_spl": {e: {"500": 95, "8000": 95} for e in ("right", "left")},
             },
         )
-        sound = delivery.sound_of(store, device, today)
+        sound = clinic_devices.sound_of(store, device, today)
         given = Delivery(answered_by="listener", sound=sound, practice=False)
         listeners = []
         for number in range(people):

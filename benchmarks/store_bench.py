@@ -24,8 +24,9 @@ from statistics import median, quantiles
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
-import earshift as es
 from databases import PostgresqlServer, postgresql_tools
+
+import earshift as es
 from earshift.store import Store
 from earshift.store.database import writing
 

@@ -12,10 +12,9 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-from playwright.sync_api import Browser, ViewportSize, sync_playwright
-
 from browser import launch
 from house import House, open_house
+from playwright.sync_api import Browser, ViewportSize, sync_playwright
 
 SIZES: dict[str, ViewportSize] = {
     "desktop": {"width": 1280, "height": 860},

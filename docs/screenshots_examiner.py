@@ -15,11 +15,11 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
+from browser import launch, served
+from clinic_day import BROWSER, EXTERNAL, REFERENCE, Clinic, ear
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
-from browser import launch, served
-from clinic_day import BROWSER, EXTERNAL, REFERENCE, Clinic, ear
 from earshift.web import Settings, create_app
 from web import PASSWORD, with_users
 

@@ -35,11 +35,11 @@ from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr
 from scipy.stats import multivariate_normal
 
-from earshift import shift
+from earshift.engine import shift
 
 Array = NDArray[np.float64]
 
-OUTPUT = Path(__file__).resolve().parents[1] / "src" / "earshift" / "norms.json"
+OUTPUT = Path(__file__).resolve().parents[1] / "src" / "earshift" / "engine" / "norms.json"
 FREQUENCIES_HZ = (500, 1000, 2000, 3000, 4000, 6000, 8000)
 CENTRE_DB_HL, UNIT_DB = 50.0, 10.0  # i = (level - 50) / 10, method.md section 1
 SEED = 20190501

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from PIL import Image
 
-from earshift.listener import Listener
+from earshift.clinic.visit import Session, open_exam, plan_exam, plan_screen
+from earshift.engine.stimulus import Tone
 from earshift.records import VisitBundle
 from earshift.report import write_html, write_pdf
-from earshift.stimulus import Tone
+from earshift.simulate.listener import Listener
 from earshift.store import Store
-from earshift.visit import Session, open_exam, plan_exam, plan_screen
 
 AUTHOR, ZONE = "M. Halim", "Europe/Berlin"
 HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)

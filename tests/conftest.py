@@ -4,9 +4,9 @@ import pytest
 from hypothesis import settings
 
 import earshift as es
-from browser import browser, page, playwright
-from databases import database, postgresql_server, store
-from helpers import MILD, run_exam
+from support.browser import browser, page, playwright
+from support.databases import database, postgresql_server, store
+from support.helpers import MILD, run_exam
 
 __all__ = [
     "browser",

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Tone": "stimulus",
-    "Trial": "stimulus",
-    "Stimulus": "stimulus",
-    "Domain": "stimulus",
-    "Axis": "stimulus",
-    "Limits": "stimulus",
-    "Audiogram": "stimulus",
-    "Norm": "norms",
-    "population_norm": "norms",
-    "Protocol": "change",
-    "Rule": "rules",
-    "Criterion": "rules",
-    "RuleSettings": "shift",
-    "NotchSettings": "notch",
-    "Exam": "exam",
-    "Screen": "exam",
-    "Verdict": "exam",
-    "PersonVerdict": "bothears",
-    "Handler": "handler",
-    "Listener": "listener",
+    "Tone": "engine.stimulus",
+    "Trial": "engine.stimulus",
+    "Stimulus": "engine.stimulus",
+    "Domain": "engine.stimulus",
+    "Axis": "engine.stimulus",
+    "Limits": "engine.stimulus",
+    "Audiogram": "engine.stimulus",
+    "Norm": "engine.norms",
+    "population_norm": "engine.norms",
+    "Protocol": "engine.change",
+    "Rule": "engine.rules",
+    "Criterion": "engine.rules",
+    "RuleSettings": "engine.shift",
+    "NotchSettings": "engine.notch",
+    "Exam": "engine.exam",
+    "Screen": "engine.exam",
+    "Verdict": "engine.exam",
+    "PersonVerdict": "engine.both_ears",
+    "Handler": "interop.handler",
+    "Listener": "simulate.listener",
 }
 
 __all__ = [
@@ -56,16 +56,16 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from earshift.bothears import PersonVerdict
-    from earshift.change import Protocol
-    from earshift.exam import Exam, Screen, Verdict
-    from earshift.handler import Handler
-    from earshift.listener import Listener
-    from earshift.norms import Norm, population_norm
-    from earshift.notch import NotchSettings
-    from earshift.rules import Criterion, Rule
-    from earshift.shift import RuleSettings
-    from earshift.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial
+    from earshift.engine.both_ears import PersonVerdict
+    from earshift.engine.change import Protocol
+    from earshift.engine.exam import Exam, Screen, Verdict
+    from earshift.engine.norms import Norm, population_norm
+    from earshift.engine.notch import NotchSettings
+    from earshift.engine.rules import Criterion, Rule
+    from earshift.engine.shift import RuleSettings
+    from earshift.engine.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial
+    from earshift.interop.handler import Handler
+    from earshift.simulate.listener import Listener
 
 
 def __getattr__(name: str) -> Any:

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
-EARS = ("right", "left")
+from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
+
 TRIAL_KINDS = ("tone", "catch", "practice")
 EXAM_KINDS = ("exam", "screen", "audiogram")  # an audiogram is imported or typed in: no trials
 EXAM_STATES = ("open", "paused", "done", "abandoned")
 VISIT_MODES = ("supervised", "self", "simulated", "imported")
-HEARING_LEVEL, RELATIVE_LEVEL = "dB HL", "relative dB"  # units of a tone's level
-TRANSDUCERS = ("supra-aural", "circumaural", "insert", "unknown")
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,15 @@ from earshift.cli.database import (
 )
 from earshift.cli.desk import Desk
 from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
+from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from earshift.clinic.visit import Plan
+    from earshift.engine.stimulus import Limits
     from earshift.records import ExamRecord, Person, ResultRecord, Visit
-    from earshift.stimulus import Limits
     from earshift.store import Store
-    from earshift.visit import Plan
 
 SEXES = ("female", "male", "other", "unknown")
 RETENTION = (
@@ -62,7 +63,7 @@ def _identity(
 ) -> dict[str, Any]:
     """Only what was given; an empty text means that it is not known."""
     if sex and sex not in SEXES:
-        raise ValueError(f"sex must be one of {', '.join(SEXES)}, got {sex!r}")
+        raise Refusal(f"sex must be one of {', '.join(SEXES)}, got {sex!r}")
     given = {
         "code": code,
         "name": name,
@@ -128,7 +129,7 @@ def person_list(
 @people.command("show", epilog=EXIT_CODES)
 def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
     """Show a person with all visits, exams and what they said."""
-    from earshift.visit import find_person
+    from earshift.clinic.visit import find_person
 
     with opened(db) as store:
         person = find_person(store, who)
@@ -210,12 +211,12 @@ def person_correct(
 
     An empty text (--name "") says that it is not known.
     """
-    from earshift.visit import find_person
+    from earshift.clinic.visit import find_person
 
     with opened(db) as store:
         changes = _identity(code, name, born, sex)
         if not changes:
-            raise ValueError("nothing to correct: give --code, --name, --born or --sex")
+            raise Refusal("nothing to correct: give --code, --name, --born or --sex")
         person = find_person(store, who)
         person = store.correct_person(
             person.id, author=author_name(author), reason=reason, **changes
@@ -239,7 +240,7 @@ def person_erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase a person's identity and notes for good; a tombstone without a name stays."""
-    from earshift.visit import find_person
+    from earshift.clinic.visit import find_person
 
     with opened(db) as store:
         person = find_person(store, who)
@@ -325,7 +326,7 @@ def exam(
     or quit. Every answer is stored before the next tone is shown. With --json every event is a line
     of JSON, and answers are read in the same way.
     """
-    from earshift.visit import find_person, plan_exam
+    from earshift.clinic.visit import find_person, plan_exam
 
     with opened(db) as store:
         setting = _Setting(
@@ -369,7 +370,7 @@ def screen(
 
     Works as `earshift exam` does, and stops as soon as the answer is sure enough.
     """
-    from earshift.visit import find_person, plan_screen
+    from earshift.clinic.visit import find_person, plan_screen
 
     with opened(db) as store:
         setting = _Setting(
@@ -402,7 +403,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with an exam or screen after a break or a crash: it asks what it would have asked."""
-    from earshift.visit import Session
+    from earshift.clinic.visit import Session
 
     with opened(db) as store:
         _check_class(simulate)
@@ -411,14 +412,14 @@ def resume(
         )
         visit = store.visit(session.record.visit_id)
         if simulate is not None and visit.mode != "simulated":
-            raise ValueError(f"exam {exam_id} is of a real person and cannot be simulated")
+            raise Refusal(f"exam {exam_id} is of a real person and cannot be simulated")
         session.resume()
         Desk(session, store.person(visit.person_id), simulate, as_json).run()
 
 
 def _limits(cap_db_hl: float, yes: bool) -> "Limits":
     """Limits up to the cap; a loud one only when the examiner says so."""
-    from earshift.delivery import CAP_DB_HL, supervised_limits
+    from earshift.devices.delivery import CAP_DB_HL, supervised_limits
 
     limits = supervised_limits(cap_db_hl, confirmed=True)
     question = (
@@ -433,13 +434,20 @@ def _limits(cap_db_hl: float, yes: bool) -> "Limits":
 
 def _begin(store: "Store", person: "Person", plan: "Plan", setting: _Setting) -> None:
     """Open what was planned, in today's visit, and sit down at the desk."""
-    from earshift.visit import Session, as_zone, local_zone, open_exam, todays_visit, unfinished
+    from earshift.clinic.visit import (
+        Session,
+        as_zone,
+        local_zone,
+        open_exam,
+        todays_visit,
+        unfinished,
+    )
 
     _check_class(setting.simulate)
     zone = as_zone(setting.timezone or local_zone())
     left = unfinished(store, person.id, plan.ear, simulated=setting.mode == "simulated")
     if left and not setting.set_aside:
-        raise ValueError(
+        raise Refusal(
             f"exam {left[-1].id} of this ear is not finished: go on by `earshift resume "
             f"{left[-1].id}`, or give it up by --set-aside"
         )
@@ -462,6 +470,6 @@ def _begin(store: "Store", person: "Person", plan: "Plan", setting: _Setting) ->
 
 def _check_class(simulate: str | None) -> None:
     if simulate is not None:
-        from earshift.norms import class_median
+        from earshift.engine.norms import class_median
 
         class_median(simulate)

@@ -14,8 +14,8 @@ from earshift.cli.terminal import person_label, printable, read_line, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from earshift.clinic.visit import Presentation, Session
     from earshift.records import ExamRecord, Person
-    from earshift.visit import Presentation, Session
 
 KEYS = (
     "y heard - n not heard - y 45 heard, but 45 dB HL was played - undo - pause - "
@@ -38,7 +38,7 @@ class Desk:
 
     def run(self) -> None:
         """From here to the result. Leaving before it keeps every answer, and exits with 3."""
-        from earshift.visit import MovedOn
+        from earshift.clinic.visit import MovedOn
 
         try:
             self._greet()
@@ -81,7 +81,7 @@ class Desk:
         )
 
     def _question(self) -> str:
-        from earshift.exam import Screen
+        from earshift.engine.exam import Screen
 
         sitting = self._session.sitting
         assert isinstance(sitting, Screen)
@@ -120,7 +120,7 @@ class Desk:
                     return
 
     def _progress(self, shown: "Presentation") -> tuple[str, dict[str, Any]]:
-        from earshift.exam import Screen
+        from earshift.engine.exam import Screen
 
         sitting, tones = self._session.sitting, self._session.tones
         progress: dict[str, Any] = {"tones": tones}
@@ -135,8 +135,8 @@ class Desk:
 
     def _simulated(self, shown: "Presentation") -> bool:
         """A listener drawn anew for every presentation, so that a resumed one answers the same."""
-        from earshift.listener import Listener
-        from earshift.stimulus import Tone
+        from earshift.engine.stimulus import Tone
+        from earshift.simulate.listener import Listener
 
         assert self._simulate is not None
         if shown.level_db_hl is None:
@@ -230,14 +230,14 @@ class Desk:
             typer.echo(f"Report: earshift report {record.visit_id} --out FILE.pdf")
 
 
-class _Leave(Exception):  # noqa: N818 - the examiner leaves; nothing is wrong
+class _Leave(Exception):
     """The examiner leaves the desk."""
 
 
 @contextmanager
 def _refusals(say: "Callable[[object], None]") -> "Iterator[None]":
     """An answer that cannot be taken is told at the desk; what it cannot mend ends the sitting."""
-    from earshift.visit import MovedOn
+    from earshift.clinic.visit import MovedOn
 
     try:
         yield

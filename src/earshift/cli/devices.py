@@ -45,7 +45,7 @@ def device_add(
 @devices.command("list", epilog=EXIT_CODES)
 def device_list(db: Database = None, as_json: AsJson = False) -> None:
     """List all devices with the state of their calibration today."""
-    from earshift.calibration import state
+    from earshift.devices.calibration import state
 
     today = datetime.now().astimezone().date()
     with opened(db) as store:

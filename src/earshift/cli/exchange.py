@@ -17,6 +17,7 @@ from earshift.cli.database import (
     plain_failures,
 )
 from earshift.cli.terminal import printable, show_json, table
+from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
     from earshift.formats import References
@@ -41,7 +42,7 @@ def report(
     kind = out.suffix.lower()
     with opened(db) as store:
         if kind not in (".html", ".pdf"):
-            raise ValueError(f"a report is a file that ends in .html or .pdf, got {out.name!r}")
+            raise Refusal(f"a report is a file that ends in .html or .pdf, got {out.name!r}")
         from earshift.report import write_html, write_pdf
 
         bundle = store.visit_bundle(visit_id)
@@ -64,7 +65,7 @@ def _pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
     for text in texts or ():
         left, equals, right = text.rpartition("=")
         if not equals or not left.strip() or not right.strip():
-            raise ValueError(f"{what} is written TEXT=MEANING, got {text!r}")
+            raise Refusal(f"{what} is written TEXT=MEANING, got {text!r}")
         pairs[left.strip()] = right.strip()
     return pairs
 
@@ -77,7 +78,7 @@ def _levels(texts: Sequence[str] | None) -> float | dict[float, float] | None:
         pairs = _pairs(texts, "--no-response-db")
         return {float(f): float(level) for f, level in pairs.items()} or None
     except ValueError:
-        raise ValueError(
+        raise Refusal(
             "--no-response-db is a level such as 90, or FREQUENCY=LEVEL such as 8000=85; "
             f"got {', '.join(texts or ())}"
         ) from None
@@ -134,8 +135,8 @@ def import_references(
     Lists every row that cannot be taken, with the reason. Then nothing is stored, unless
     --skip-rejected says to store the others. Times without a zone need --timezone.
     """
+    from earshift.clinic.visit import local_zone
     from earshift.formats import read_references
-    from earshift.visit import local_zone
 
     with plain_failures():
         columns = _pairs(column, "--column")
@@ -223,8 +224,8 @@ def export(
         TimeRemainingColumn,
     )
 
+    from earshift.clinic.visit import find_person
     from earshift.formats import export as write
-    from earshift.visit import find_person
 
     with opened(db) as store:
         person_id = None if who is None else find_person(store, who).id

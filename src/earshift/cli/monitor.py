@@ -9,10 +9,10 @@ from earshift.cli.app import AsJson
 from earshift.cli.clinic import Ear, Reason, Who, people
 from earshift.cli.database import EXIT_CODES, Author, Database, author_name, opened
 from earshift.cli.terminal import person_label, printable, show_json, table
-from earshift.records import EARS
+from earshift.engine.values import EARS
 
 if TYPE_CHECKING:
-    from earshift.monitor import EarHistory
+    from earshift.clinic.history import EarHistory
 
 
 @people.command("history", epilog=EXIT_CODES)
@@ -30,8 +30,8 @@ def person_history(
     Says when a persistent shift or an improvement is a reason to revise the baseline, which is a
     professional's decision: `earshift person baseline`.
     """
-    from earshift.monitor import ear_history
-    from earshift.visit import find_person
+    from earshift.clinic.history import ear_history
+    from earshift.clinic.visit import find_person
 
     with opened(db) as store:
         person = find_person(store, who)
@@ -87,8 +87,8 @@ def person_baseline(
     as_json: AsJson = False,
 ) -> None:
     """Choose the exam that one ear is compared with from now on; earlier choices stay."""
-    from earshift.monitor import revise_baseline
-    from earshift.visit import find_person
+    from earshift.clinic.history import revise_baseline
+    from earshift.clinic.visit import find_person
 
     with opened(db) as store:
         person = find_person(store, who)

@@ -22,7 +22,7 @@ def protocol(
     """
     if limits not in ("supervised", "none"):
         raise fail(f"limits must be supervised or none, got {limits!r}")
-    from earshift.protocol import converse
+    from earshift.interop.jsonlines import converse
 
     try:
         converse(sys.stdin.buffer, sys.stdout, limited=limits == "supervised")

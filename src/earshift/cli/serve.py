@@ -21,6 +21,7 @@ from earshift.cli.database import (
     plain_failures,
     trouble,
 )
+from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
     from sqlalchemy.engine import URL
@@ -69,9 +70,9 @@ def serve(
     Without accounts it is for you alone, on this machine: use the link that it prints. For others
     it needs an account (`earshift user add`) and TLS; docs/serve.md tells how.
     """
-    from earshift.accounts import Accounts, sha256
+    from earshift.clinic.visit import as_zone, local_zone
+    from earshift.store.accounts import Accounts, sha256
     from earshift.store.database import address
-    from earshift.visit import as_zone, local_zone
     from earshift.web.settings import Settings, ready_to_serve
 
     token = secrets.token_urlsafe(32)
@@ -122,7 +123,7 @@ def _check_certificate(settings: "Settings") -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(settings.certificate, settings.key)
     except ssl.SSLError as error:
-        raise ValueError(
+        raise Refusal(
             f"{settings.certificate} and {settings.key} are not a certificate and its key "
             f"({error.reason})"
         ) from None
@@ -133,7 +134,7 @@ def _listen(settings: "Settings") -> socket.socket:
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=512)
     except OSError as error:
-        raise ValueError(
+        raise Refusal(
             f"cannot listen at {settings.host} port {settings.port}: {error.strerror or error}; "
             "another program may have it: give another --port"
         ) from None

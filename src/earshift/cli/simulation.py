@@ -8,12 +8,13 @@ import typer
 
 import earshift
 from earshift.cli.app import RULE_VERDICTS, VERDICTS, AsJson, Seed, app, fail
+from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from earshift.exam import Exam, Screen
-    from earshift.listener import Listener
+    from earshift.engine.exam import Exam, Screen
+    from earshift.simulate.listener import Listener
 
 
 def _first_exam(listener: "Listener", seed: int, tones: int, quiet: bool, title: str) -> "Exam":
@@ -56,11 +57,11 @@ def simulate(
         options = {"spread_db": spread, "lapse": lapse, "guess": guess}
         before = earshift.Listener.of_class(old, seed=(seed, 1), **options)
         after = earshift.Listener.of_class(new, seed=(seed, 2), **options)
-        from earshift.change import as_protocol
-        from earshift.rules import as_rule
+        from earshift.engine.change import as_protocol
+        from earshift.engine.rules import as_rule
 
         if rule is not None and protocol is not None:
-            raise ValueError("give a rule or a protocol, not both: they ask different questions")
+            raise Refusal("give a rule or a protocol, not both: they ask different questions")
         settings = as_protocol(protocol or "best") if rule is None else None
         asked = None if rule is None else as_rule(rule)
     except ValueError as error:
@@ -152,7 +153,7 @@ def demo(
     first = _first_exam(before, seed, 50, as_json, "first exam")
     shown = list(first.domain.smooth[0].values)
     reference = first.thresholds(shown)
-    from earshift.figures import Panel, save_audiograms
+    from earshift.studies.figures import Panel, save_audiograms
 
     panels, results = [], {}
     for name, ear in (("an ear that did not change", DEMO_OLD), ("an ear that did", DEMO_NEW)):

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from earshift.cli.app import AsJson, Seed, app, fail
+from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     import polars as pl
 
-    from earshift.study import Work
+    from earshift.studies.study import Work
 
 study = typer.Typer(
     help="Simulation studies: resumable, on local cores or a Dask cluster.",
@@ -51,7 +52,7 @@ def _run_study(
         TimeRemainingColumn,
     )
 
-    from earshift.study import run_study
+    from earshift.studies.study import run_study
 
     bar = Progress(
         TextColumn(title),
@@ -133,7 +134,7 @@ def _variants(
     as_json: bool,
 ) -> None:
     """Run a study that compares variants, write its table and show it."""
-    from earshift.results import write_variant_results
+    from earshift.studies.results import write_variant_results
 
     frame = _run_study(cases, out, jobs, cluster, as_json)
     _finish_study(write_variant_results(frame, title, command, out), out, as_json)
@@ -167,9 +168,9 @@ def study_paper(
     paper's (results.md, table.csv) and the paper's figures. Killed or stopped, the same command
     goes on where it was.
     """
-    from earshift.change import as_protocol
-    from earshift.results import write_paper_results
-    from earshift.study import paper_cases
+    from earshift.engine.change import as_protocol
+    from earshift.studies.results import write_paper_results
+    from earshift.studies.study import paper_cases
 
     try:
         settings = as_protocol(protocol)
@@ -178,7 +179,7 @@ def study_paper(
             settings, reps, _words(classes), names, seed, max_tones=max_tones, spread_db=spread
         )
         if not spread > 0:
-            raise ValueError(f"spread must be positive, got {spread}")
+            raise Refusal(f"spread must be positive, got {spread}")
     except ValueError as error:
         raise fail(error) from None
     frame = _run_study(cases, out, jobs, cluster, as_json)
@@ -201,7 +202,7 @@ def study_options(
     as_json: AsJson = False,
 ) -> None:
     """The paper's experiment under every protocol option that the paper leaves open."""
-    from earshift.study import option_cases
+    from earshift.studies.study import option_cases
 
     title = "Protocol options (theta_g, rho_weights, evidence, hyperprior_g)"
     command = f"earshift study options --reps {reps} --seed {seed}"
@@ -219,8 +220,8 @@ def study_sensitivity(
     as_json: AsJson = False,
 ) -> None:
     """The paper's experiment when listeners or assumptions are others: spread, lapses, priors."""
-    from earshift.change import as_protocol
-    from earshift.study import sensitivity_cases
+    from earshift.engine.change import as_protocol
+    from earshift.studies.study import sensitivity_cases
 
     try:
         cases = sensitivity_cases(as_protocol(protocol), reps, seed)
@@ -248,8 +249,8 @@ def study_ears(
     as_json: AsJson = False,
 ) -> None:
     """Real ears: each against itself and against a random ear of every other class."""
-    from earshift.change import as_protocol
-    from earshift.study import best_candidates, ear_cases, read_ears
+    from earshift.engine.change import as_protocol
+    from earshift.studies.study import best_candidates, ear_cases, read_ears
 
     try:
         chosen = (
@@ -296,9 +297,9 @@ def study_rules(
     the margin; calibration of P(rule met); the full audiogram after a screen. msha-sts asks the
     same of the shift as osha-sts, so its figures are the same.
     """
-    from earshift import rulestudy
-    from earshift.ruleresults import write_rule_results
-    from earshift.study import people as draw_people
+    from earshift.studies import rulestudy
+    from earshift.studies.ruleresults import write_rule_results
+    from earshift.studies.study import people as draw_people
 
     with _cases_of_real_ears():
         drawn = draw_people(ears, half, max(people, compared, calibration, full, frontier), seed)
@@ -335,8 +336,8 @@ def study_both(
     Threshold error against tones; verdicts and tones of screens by rule (osha-sts, niosh-15) when
     both ears changed, one did, or neither; and what the screens' belief in a tie is worth.
     """
-    from earshift import pairstudy
-    from earshift.pairresults import write_pair_results
+    from earshift.studies import pairstudy
+    from earshift.studies.pairresults import write_pair_results
 
     with _cases_of_real_ears():
         drawn = pairstudy.pairs(ears, half, max(people, screened, sensitivity), seed)
@@ -369,7 +370,7 @@ def study_notch(
     Share right by the number of tones, chosen actively, by BALD or at random, beside what could be
     said if all thresholds were known.
     """
-    from earshift.notchstudy import notch_cases, write_notch_results
+    from earshift.studies.notchstudy import notch_cases, write_notch_results
 
     with _cases_of_real_ears():
         cases = notch_cases(ears, half, level, sloping, seed)
@@ -407,8 +408,8 @@ def audiogram_classes(
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
     from rich.table import Table
 
-    from earshift.classes import FREQUENCIES_HZ, class_medians
     from earshift.formats import read_ears
+    from earshift.simulate.classes import FREQUENCIES_HZ, class_medians
 
     bar = Progress(
         TextColumn(source),

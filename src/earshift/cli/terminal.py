@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from earshift.engine.refusal import Refusal
+
 if TYPE_CHECKING:
     from earshift.records import Person
 
@@ -49,10 +51,10 @@ def as_date(text: str, what: str, earliest: date, *, future: bool = False) -> da
     try:
         day = datetime.strptime(text.strip(), "%Y-%m-%d").date()
     except ValueError:
-        raise ValueError(f"{what} is written YYYY-MM-DD, got {text!r}") from None
+        raise Refusal(f"{what} is written YYYY-MM-DD, got {text!r}") from None
     if day < earliest or (not future and day > datetime.now().astimezone().date()):
         last = "" if future else " and not in the future"
-        raise ValueError(f"{what} is not before {earliest}{last}, got {day}")
+        raise Refusal(f"{what} is not before {earliest}{last}, got {day}")
     return day
 
 

@@ -9,10 +9,11 @@ import typer
 from earshift.cli.app import AsJson, app
 from earshift.cli.database import EXIT_CODES, Author, Database, author_name, opened
 from earshift.cli.terminal import printable, show_json, table
+from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
-    from earshift.accounts import Accounts, Key
     from earshift.store import Store
+    from earshift.store.accounts import Accounts, Key
 
 users = typer.Typer(
     help="Who may sign in to the web app.",
@@ -39,7 +40,7 @@ FromStdin = Annotated[
 
 
 def _accounts(store: "Store") -> "Accounts":
-    from earshift.accounts import Accounts
+    from earshift.store.accounts import Accounts
 
     return Accounts(store)
 
@@ -50,12 +51,12 @@ def _new_password(from_stdin: bool) -> str:
         line = sys.stdin.readline(2000)
         return line.rstrip("\r\n")
     if not sys.stdin.isatty():
-        raise ValueError("a password is typed at a terminal; from a pipe, give --password-stdin")
+        raise Refusal("a password is typed at a terminal; from a pipe, give --password-stdin")
     import getpass
 
     first = getpass.getpass("New password (not shown): ")
     if getpass.getpass("Once more: ") != first:
-        raise ValueError("the two passwords differ; nothing was changed")
+        raise Refusal("the two passwords differ; nothing was changed")
     return first
 
 

@@ -6,7 +6,8 @@
 
 `export` writes visits for others: tidy tables (CSV, Parquet), a FHIR bundle, or a BIDS folder.
 
-`read_ears` gives the ears of raw survey files in chunks, for `earshift.classes.class_medians`:
+`read_ears` gives the ears of raw survey files in chunks, for
+`earshift.simulate.classes.class_medians`:
 
     table = class_medians(read_ears("nhanes", ["AUX_G.XPT", "AUX_I.XPT"]))
 
@@ -19,9 +20,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from earshift.classes import Ears
+from earshift.engine.refusal import Refusal
 from earshift.formats.references import Options, References, Rejected
 from earshift.records import VisitBundle
+from earshift.simulate.classes import Ears
 
 __all__ = [
     "EXPORTS",
@@ -52,7 +54,7 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
     file = Path(path)
     kind = SUFFIXES.get(file.suffix.lower()) if kind is None else kind
     if kind not in IMPORTS:
-        raise ValueError(
+        raise Refusal(
             f"{file} is of no known kind; say which: {', '.join(IMPORTS)}"
             if kind is None
             else f"unknown kind {kind!r}; known: {', '.join(IMPORTS)}"
@@ -60,7 +62,7 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
     try:
         how = Options(**options)
     except TypeError as error:
-        raise ValueError(f"no such option: {error}") from None
+        raise Refusal(f"no such option: {error}") from None
     if kind == "fhir":
         return fhir.read(file, how)
     if kind == "nhanes":
@@ -84,9 +86,9 @@ def export(
     from earshift.formats import bids, fhir_bundle, tables
 
     if kind not in EXPORTS:
-        raise ValueError(f"unknown kind {kind!r}; known: {', '.join(EXPORTS)}")
+        raise Refusal(f"unknown kind {kind!r}; known: {', '.join(EXPORTS)}")
     if kind == "bids" and identity:
-        raise ValueError("a BIDS folder never holds identities; use csv, parquet or fhir")
+        raise Refusal("a BIDS folder never holds identities; use csv, parquet or fhir")
     counted = _counted(visits, progress)
     if kind == "fhir":
         return fhir_bundle.write(counted, Path(out), identity=identity is not False)
@@ -115,14 +117,14 @@ def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:
 
     formats = {"nhanes": nhanes, "niosh": niosh}
     if source not in formats:
-        raise ValueError(f"unknown source {source!r}; known: {', '.join(SOURCES)}")
+        raise Refusal(f"unknown source {source!r}; known: {', '.join(SOURCES)}")
     files = [Path(path) for path in paths]
     if not files:
-        raise ValueError("no files given")
+        raise Refusal("no files given")
     seen: set[Path] = set()
     for file in files:
         if file.resolve() in seen:
-            raise ValueError(f"{file} is given twice; its ears would count twice")
+            raise Refusal(f"{file} is given twice; its ears would count twice")
         seen.add(file.resolve())
         formats[source].check(file)
     sizes = [file.stat().st_size for file in files]

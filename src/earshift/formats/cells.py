@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from earshift.classes import FREQUENCIES_HZ, HIGHEST_DB_HL, LOWEST_DB_HL, Ears
+from earshift.engine.refusal import Refusal
+from earshift.simulate.classes import FREQUENCIES_HZ, HIGHEST_DB_HL, LOWEST_DB_HL, Ears
 
 NO_THRESHOLD = 1000
 MISSING, NOT_A_NUMBER, NOT_A_THRESHOLD = "missing", "not-a-number", "not-a-threshold"
@@ -67,6 +68,6 @@ def missing_columns(path: object, wanted: Sequence[str], found: Sequence[str]) -
     if missing:
         shown = ", ".join(repr(name[:20]) for name in found[:8])
         more = f" and {len(found) - 8} more" if len(found) > 8 else ""
-        raise ValueError(
+        raise Refusal(
             f"{path} lacks the columns {', '.join(missing)}; it has {shown or 'none'}{more}"
         )

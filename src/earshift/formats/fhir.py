@@ -15,6 +15,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import finite
+from earshift.engine.values import EARS
 from earshift.formats.files import check_size, decode
 from earshift.formats.references import (
     NO_RESPONSE,
@@ -31,8 +34,7 @@ from earshift.formats.references import (
     level_db_hl,
     shown,
 )
-from earshift.records import EARS, ImportedAudiogram
-from earshift.stimulus import finite
+from earshift.records import ImportedAudiogram
 
 Json = dict[str, Any]
 
@@ -109,7 +111,7 @@ def read(path: Path, options: Options) -> References:
             )
     result = found.result()
     if not result.accepted and not result.rejected:
-        raise ValueError(f"{path} holds no pure-tone panel (LOINC {codes()['panel_air']})")
+        raise Refusal(f"{path} holds no pure-tone panel (LOINC {codes()['panel_air']})")
     return result
 
 
@@ -120,29 +122,29 @@ def _parse(path: Path) -> Json:
     text = decode(path, path.read_bytes())
     values = sum(text.count(sign) for sign in ",[{")
     if values > MAX_VALUES:
-        raise ValueError(
+        raise Refusal(
             f"{path} holds about {values:,} values; at most {MAX_VALUES:,} are read: split it"
         )
     try:
         data = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once_each)
     except RecursionError:
-        raise ValueError(f"{path} is nested too deeply for a FHIR file") from None
+        raise Refusal(f"{path} is nested too deeply for a FHIR file") from None
     except ValueError as error:
-        raise ValueError(f"{path} is not sound JSON: {error}") from None
+        raise Refusal(f"{path} is not sound JSON: {error}") from None
     if not isinstance(data, dict):
-        raise ValueError(f"{path} is no FHIR resource but a JSON {type(data).__name__}")
+        raise Refusal(f"{path} is no FHIR resource but a JSON {type(data).__name__}")
     return data
 
 
 def _no_number(text: str) -> float:
-    raise ValueError(f"{text} is no number in JSON")
+    raise Refusal(f"{text} is no number in JSON")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> Json:
     data: Json = {}
     for name, value in pairs:
         if name in data:
-            raise ValueError(f"the key {shown(name)} comes twice in one object")
+            raise Refusal(f"the key {shown(name)} comes twice in one object")
         data[name] = value
     return data
 
@@ -159,7 +161,7 @@ def _entries(path: Path, data: Json, found: Collector) -> list[_Entry]:
     if kind == "Observation":
         return [_Entry(1, None, data)]
     if kind != "Bundle":
-        raise ValueError(
+        raise Refusal(
             f"{path} must be a FHIR Bundle or Observation; its resourceType is {shown(kind)}"
         )
     entries = []
@@ -176,7 +178,7 @@ def _object(value: Any, what: str) -> Json:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(f"{what} must be an object, got {shown(value)}")
+        raise Refusal(f"{what} must be an object, got {shown(value)}")
     return value
 
 
@@ -184,7 +186,7 @@ def _list(value: Any, what: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ValueError(f"{what} must be a list, got {shown(value)}")
+        raise Refusal(f"{what} must be a list, got {shown(value)}")
     return value
 
 
@@ -257,7 +259,7 @@ def _ear_and_frequency(concept: Any, what: str) -> tuple[str, float] | None:
         elif system == LOCAL and (match := LOCAL_THRESHOLD.fullmatch(code)):
             meant.add((match[1], checked_frequency(float(match[2]))))
     if len(meant) > 1:
-        raise ValueError(f"{what} names two different thresholds")
+        raise Refusal(f"{what} names two different thresholds")
     return next(iter(meant), None)
 
 
@@ -272,12 +274,12 @@ def _read_panel(
     parts = list(_objects(panel.get("component"), "component"))
     pointers = list(_objects(panel.get("hasMember"), "hasMember"))
     if len(parts) + len(pointers) > MAX_PARTS:
-        raise ValueError(f"the panel has more than {MAX_PARTS} parts")
+        raise Refusal(f"the panel has more than {MAX_PARTS} parts")
     contained = _contained(panel)
     for reference in pointers:
         member = bundle.find(reference.get("reference"), contained)
         if member is None:
-            raise ValueError(f"its member {shown(reference.get('reference'))} is not in the file")
+            raise Refusal(f"its member {shown(reference.get('reference'))} is not in the file")
         members.add(id(member))
         parts.append(member)
     _require_finished(panel)
@@ -294,11 +296,11 @@ def _read_panel(
             try:
                 ears[ear].add(frequency, *_value(part, frequency, options))
             except ValueError as error:
-                raise ValueError(f"{ear} {frequency:g} Hz: {error}") from None
+                raise Refusal(f"{ear} {frequency:g} Hz: {error}") from None
         elif (own := _local(part.get("code"), "code")) in spread:
             spread[own] = _decibels(_object(part.get("valueQuantity"), "valueQuantity"))
         elif _object(part.get("valueQuantity"), "valueQuantity").get("code") == "dB":
-            raise ValueError(
+            raise Refusal(
                 f"a value in dB under a code that is not known: {shown(part.get('code'))}"
             )
     person = _person(panel, bundle)
@@ -317,18 +319,18 @@ def _read_panel(
         if not readings.empty
     ]
     if not items:
-        raise ValueError("the panel holds no threshold")
+        raise Refusal("the panel holds no threshold")
     return items
 
 
 def _require_finished(observation: Json) -> None:
     if observation.get("status") not in FINISHED:
-        raise ValueError(
+        raise Refusal(
             f"its status is {shown(observation.get('status'))}; only {', '.join(FINISHED)} are read"
         )
     meta = _object(observation.get("meta"), "meta")
     if any(label.get("code") == TEST_DATA for label in _objects(meta.get("security"), "security")):
-        raise ValueError("it is labelled as test data (HTEST): nobody's hearing")
+        raise Refusal("it is labelled as test data (HTEST): nobody's hearing")
 
 
 def _require_air(observation: Json) -> None:
@@ -337,7 +339,7 @@ def _require_air(observation: Json) -> None:
         return
     words = _words(observation["method"], "method").casefold()
     if not any(m in words for m in METHODS) or any(m in words for m in OTHER_METHODS):
-        raise ValueError(f"the method {shown(words)} is not known to be of pure tones by air")
+        raise Refusal(f"the method {shown(words)} is not known to be of pure tones by air")
 
 
 def _require_same_sitting(member: Json, panel: Json, at: datetime | None, options: Options) -> None:
@@ -345,10 +347,10 @@ def _require_same_sitting(member: Json, panel: Json, at: datetime | None, option
     _require_air(member)
     subjects = [_object(r.get("subject"), "subject").get("reference") for r in (member, panel)]
     if subjects[0] is not None and subjects[0] != subjects[1]:
-        raise ValueError("a member belongs to another person than the panel")
+        raise Refusal("a member belongs to another person than the panel")
     own = _measured_at(member, options)
     if own is not None and at is not None and abs(own - at) > timedelta(days=1):
-        raise ValueError("a member was measured more than a day from the panel")
+        raise Refusal("a member was measured more than a day from the panel")
 
 
 def _measured_at(observation: Json, options: Options) -> datetime | None:
@@ -358,7 +360,7 @@ def _measured_at(observation: Json, options: Options) -> datetime | None:
     if given is None:
         return None
     if not isinstance(given, str):
-        raise ValueError(f"the time must be text, got {shown(given)}")
+        raise Refusal(f"the time must be text, got {shown(given)}")
     return options.moment(given)
 
 
@@ -368,20 +370,20 @@ def _value(part: Json, frequency_hz: float, options: Options) -> tuple[str, floa
     absent = part.get("dataAbsentReason")
     if absent is not None:
         if values:
-            raise ValueError("it has both a value and a reason why there is none")
+            raise Refusal("it has both a value and a reason why there is none")
         words = _words(absent, "dataAbsentReason").casefold()
         if NO_RESPONSE in words:
             return NO_RESPONSE, options.tried(frequency_hz)
         return NOT_TESTED, 0.0
     if values != ["valueQuantity"]:
-        raise ValueError(f"its value must be a valueQuantity, got {', '.join(values) or 'none'}")
+        raise Refusal(f"its value must be a valueQuantity, got {', '.join(values) or 'none'}")
     quantity = _object(part["valueQuantity"], "valueQuantity")
     level = _decibels(quantity)
     comparator = quantity.get("comparator")
     if comparator == ">":
         return NO_RESPONSE, options.tried(frequency_hz, level)
     if comparator is not None:
-        raise ValueError(f"the comparator {shown(comparator)} is not read: only > is")
+        raise Refusal(f"the comparator {shown(comparator)} is not read: only > is")
     explained = options.sentinels.get(f"{level:g}")
     if explained == NO_RESPONSE:
         return NO_RESPONSE, options.tried(frequency_hz)
@@ -394,9 +396,9 @@ def _decibels(quantity: Json) -> float:
     """The number of a quantity, which must be in dB: the code if there is one, else the unit."""
     code, unit = quantity.get("code"), quantity.get("unit")
     if code != "dB" if code is not None else unit not in DECIBELS:
-        raise ValueError(f"its unit must be dB, got {shown(code if code is not None else unit)}")
+        raise Refusal(f"its unit must be dB, got {shown(code if code is not None else unit)}")
     if unit is not None and unit not in DECIBELS:
-        raise ValueError(f"its unit must be dB, got {shown(unit)}")
+        raise Refusal(f"its unit must be dB, got {shown(unit)}")
     return finite(quantity.get("value"), "its value")
 
 
@@ -422,7 +424,7 @@ def _person(panel: Json, bundle: _Index) -> Json:
     ]
     chosen = medical_record or identifiers
     if len(chosen) > 1:
-        raise ValueError("the patient has several identifiers and none is the one of type MR")
+        raise Refusal("the patient has several identifiers and none is the one of type MR")
     code = chosen[0]["value"] if chosen else patient.get("id", "")
     return {
         "code": identifying(code, "the patient's identifier"),
@@ -434,7 +436,7 @@ def _person(panel: Json, bundle: _Index) -> Json:
 
 def _text(value: Any, what: str) -> str:
     if value is not None and not isinstance(value, str):
-        raise ValueError(f"{what} must be text, got {shown(value)}")
+        raise Refusal(f"{what} must be text, got {shown(value)}")
     return value or ""
 
 

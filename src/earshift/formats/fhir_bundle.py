@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from earshift import __version__, calibration
+from earshift import __version__
+from earshift.devices import calibration
+from earshift.engine.stimulus import Audiogram
 from earshift.formats.fhir import LOCAL, TEST_DATA, UCUM, Json, codes, threshold_code
 from earshift.formats.files import whole_file
 from earshift.records import ExamBundle, ExamRecord, Person, ResultRecord, VisitBundle
-from earshift.stimulus import Audiogram
 
 CONFIDENTIALITY_OF_TESTS = "http://terminology.hl7.org/CodeSystem/v3-ActReason"
 INTERPRETATIONS = "http://terminology.hl7.org/CodeSystem/v3-ObservationInterpretation"

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from earshift.engine.refusal import Refusal
+
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
@@ -20,15 +22,15 @@ FORMULA = re.compile(r"'*[=+\-@\t\r]")
 def check_size(path: Path, most: int) -> None:
     """Refuse what is no plain file, what is packed and what is larger than `most` bytes."""
     if not path.is_file():
-        raise ValueError(f"{path} is not a file" if path.exists() else f"there is no file {path}")
+        raise Refusal(f"{path} is not a file" if path.exists() else f"there is no file {path}")
     size = path.stat().st_size
     if size > most:
-        raise ValueError(
+        raise Refusal(
             f"{path} has {size / 1e6:.0f} MB; at most {most / 1e6:.0f} MB are read: split it"
         )
     with path.open("rb") as file:
         if file.read(4).startswith((GZIP, ZIP)):
-            raise ValueError(f"{path} is packed (gzip or zip); unpack it first")
+            raise Refusal(f"{path} is packed (gzip or zip); unpack it first")
 
 
 def decode(path: Path, data: bytes) -> str:
@@ -38,7 +40,7 @@ def decode(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
     if "\0" in text:
-        raise ValueError(f"{path} has null bytes: it is no text file in UTF-8")
+        raise Refusal(f"{path} has null bytes: it is no text file in UTF-8")
     return text
 
 
@@ -90,10 +92,10 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 def _refuse_existing(path: Path) -> None:
     if path.exists() or path.is_symlink():
-        raise ValueError(f"{path} is there already; give a new name or remove it first")
+        raise Refusal(f"{path} is there already; give a new name or remove it first")
 
 
 def _parent(path: Path) -> Path:
     if not path.absolute().parent.is_dir():
-        raise ValueError(f"there is no folder {path.absolute().parent} to write {path.name} into")
+        raise Refusal(f"there is no folder {path.absolute().parent} to write {path.name} into")
     return path.absolute().parent

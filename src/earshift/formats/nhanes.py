@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from earshift.classes import FREQUENCIES_HZ, Ears
+from earshift.engine.refusal import Refusal
 from earshift.formats.cells import (
     MISSING,
     NO_THRESHOLD,
@@ -22,6 +22,7 @@ from earshift.formats.files import check_size
 from earshift.formats.references import NO_RESPONSE, THRESHOLD, Collector, Ear, Options, References
 from earshift.formats.xpt import Xpt
 from earshift.records import ImportedAudiogram
+from earshift.simulate.classes import FREQUENCIES_HZ, Ears
 
 SIDES = ("R", "L")
 COLUMNS = tuple(
@@ -95,7 +96,7 @@ def _readings(codes: list[int], options: Options) -> Ear:
             level = TRIED_DB_HL[frequency] if given is None else options.tried(frequency)
             ear.add(frequency, NO_RESPONSE, level)
         elif code == SENTINELS.code(NOT_A_THRESHOLD):
-            raise ValueError(f"the number at {frequency:g} Hz cannot be a threshold")
+            raise Refusal(f"the number at {frequency:g} Hz cannot be a threshold")
         else:
             assert code in (SENTINELS.code(MISSING), SENTINELS.code("could-not-obtain"))
     return ear

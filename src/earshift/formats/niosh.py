@@ -17,8 +17,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.classes import Ears
+from earshift.engine.refusal import Refusal
 from earshift.formats.cells import MISSING, NOT_A_NUMBER, Codes, Sentinels, missing_columns
+from earshift.simulate.classes import Ears
 
 SIDES = ("L", "R")
 COLUMNS = tuple(
@@ -61,7 +62,7 @@ def read_ears(path: Path) -> Iterator[Ears]:
                 return
             starts, ends, used, n_rows = _split(path, block, len(header), row)
             if used == 0 and (not data or len(block) >= 2 * BLOCK):
-                raise ValueError(
+                raise Refusal(
                     f"row {row} of {path} does not end; a quote may be open, or it is no CSV file"
                 )
             codes = texts.codes(block, starts[:, columns], ends[:, columns])
@@ -77,17 +78,17 @@ def _header(path: Path, file: BinaryIO) -> list[str]:
         # What matters is ASCII; as Latin-1 any other text passes unread, whatever its encoding.
         header = [name.strip() for name in next(csv.reader([line.decode("latin-1")]), [])]
     except csv.Error as error:
-        raise ValueError(f"{path} is not a CSV file with a header: {error}") from None
+        raise Refusal(f"{path} is not a CSV file with a header: {error}") from None
     missing_columns(path, COLUMNS, header)
     twice = [name for name in COLUMNS if header.count(name) > 1]
     if twice:
-        raise ValueError(f"{path} has the columns {', '.join(twice)} more than once")
+        raise Refusal(f"{path} has the columns {', '.join(twice)} more than once")
     return header
 
 
 def _refuse_nulls(path: Path, data: bytes) -> None:
     if b"\0" in data:
-        raise ValueError(
+        raise Refusal(
             f"{path} is not a plain CSV file: it has null bytes, as an archive, a spreadsheet or "
             "UTF-16 text has; unpack it or save it as CSV in UTF-8"
         )
@@ -112,7 +113,7 @@ def _split(path: Path, block: bytes, width: int, row: int) -> tuple[Positions, P
     blank = (fields == 1) & np.isin(text[starts[last]], (LINE_END, RETURN))
     wrong = np.flatnonzero((fields != width) & ~blank)
     if wrong.size:
-        raise ValueError(
+        raise Refusal(
             f"row {row + wrong[0]} of {path} has {fields[wrong[0]]} fields where the header has "
             f"{width}; the file may be cut off or damaged"
         )
@@ -135,7 +136,7 @@ def _outside_quotes(path: Path, text: NDArray[np.uint8], row: int) -> NDArray[np
         np.isin(before, (COMMA, LINE_END, QUOTE)).all()
         and np.isin(after, (COMMA, LINE_END, RETURN, QUOTE)).all()
     ):
-        raise ValueError(f"{path} has a quote within a cell, in row {row} or soon after")
+        raise Refusal(f"{path} has a quote within a cell, in row {row} or soon after")
     inside: NDArray[np.bool_] = (text == QUOTE).cumsum(dtype=np.uint8) % 2 == 1
     return ~inside
 

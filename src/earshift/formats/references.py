@@ -13,9 +13,10 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from earshift.classes import HIGHEST_DB_HL, LOWEST_DB_HL
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import DEFAULT_THRESHOLD_SD_DB, Audiogram, finite
 from earshift.records import ImportedAudiogram
-from earshift.stimulus import DEFAULT_THRESHOLD_SD_DB, Audiogram, finite
+from earshift.simulate.classes import HIGHEST_DB_HL, LOWEST_DB_HL
 
 NO_RESPONSE, NOT_TESTED, THRESHOLD = "no response", "not tested", "threshold"
 MEANINGS = (NO_RESPONSE, NOT_TESTED, THRESHOLD)
@@ -84,15 +85,15 @@ class Options:
             if not isinstance(given, Mapping) or not all(
                 isinstance(text, str) for item in given.items() for text in item
             ):
-                raise ValueError(f"{name} must map text to text, got {given!r}")
+                raise Refusal(f"{name} must map text to text, got {given!r}")
         meanings = {_code(text): meaning for text, meaning in self.sentinels.items()}
         for text, meaning in meanings.items():
             if meaning not in MEANINGS:
-                raise ValueError(
+                raise Refusal(
                     f"the code {text!r} must mean one of {', '.join(MEANINGS)}, got {meaning!r}"
                 )
         if len(meanings) < len(self.sentinels):
-            raise ValueError(f"a code is given twice in {dict(self.sentinels)!r}")
+            raise Refusal(f"a code is given twice in {dict(self.sentinels)!r}")
         object.__setattr__(self, "sentinels", meanings)
         if self.timezone is not None:
             zone(self.timezone)
@@ -116,7 +117,7 @@ class Options:
         if not text:
             return NOT_TESTED, 0.0
         if not NUMBER.fullmatch(text):
-            raise ValueError(
+            raise Refusal(
                 f"{shown(text)} is neither a number nor a code that was explained: map it to "
                 f"{' or '.join(repr(m) for m in MEANINGS[:2])}"
             )
@@ -126,7 +127,7 @@ class Options:
         """A number as a threshold, unless it is or may be a code for something else."""
         number = finite(value, "a threshold")
         if number in AMBIGUOUS_DB_HL and not explained:
-            raise ValueError(
+            raise Refusal(
                 f"{number:g} may be a threshold or a code: map it to one of "
                 f"{', '.join(repr(m) for m in MEANINGS)}"
             )
@@ -139,7 +140,7 @@ class Options:
         given = self.no_response_db_hl
         found = given.get(frequency_hz) if isinstance(given, Mapping) else given
         if found is None:
-            raise ValueError(
+            raise Refusal(
                 f"no response at {frequency_hz:g} Hz, but the level tried is not known: "
                 "give no_response_db_hl"
             )
@@ -156,21 +157,21 @@ class Options:
             else:
                 raise ValueError
         except ValueError:
-            raise ValueError(
+            raise Refusal(
                 f"{shown(text)} is no date or time such as 2026-05-01 or 2026-05-01 09:30:00"
             ) from None
         if not 1900 <= local.year <= 9000:
-            raise ValueError(f"{shown(text)} is not between 1900 and now")
+            raise Refusal(f"{shown(text)} is not between 1900 and now")
         if local.tzinfo is None:
             if self.timezone is None:
-                raise ValueError(f"{shown(text)} names no time zone: give timezone, an IANA name")
+                raise Refusal(f"{shown(text)} names no time zone: give timezone, an IANA name")
             local = local.replace(tzinfo=zone(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
-                raise ValueError(f"{text} was skipped by the clocks of {self.timezone}")
+                raise Refusal(f"{text} was skipped by the clocks of {self.timezone}")
         at = local.astimezone(UTC)
         if at > datetime.now(UTC):
-            raise ValueError(f"{shown(text)} lies in the future")
+            raise Refusal(f"{shown(text)} lies in the future")
         return at
 
 
@@ -190,9 +191,9 @@ class Ear:
 
     def add(self, frequency_hz: float, meaning: str, level: float) -> None:
         if frequency_hz in self.seen:
-            raise ValueError(f"{frequency_hz:g} Hz comes twice")
+            raise Refusal(f"{frequency_hz:g} Hz comes twice")
         if len(self.seen) >= MAX_FREQUENCIES:
-            raise ValueError(f"an ear has at most {MAX_FREQUENCIES} frequencies")
+            raise Refusal(f"an ear has at most {MAX_FREQUENCIES} frequencies")
         self.seen.add(frequency_hz)
         if meaning == THRESHOLD:
             self.thresholds[frequency_hz] = level
@@ -253,7 +254,7 @@ class Collector:
 
     def _bound(self) -> None:
         if len(self._items) + len(self._rejected) + len(self._left_out) > MAX_ITEMS:
-            raise ValueError(
+            raise Refusal(
                 f"{self.path} holds more than {MAX_ITEMS:,} audiograms and rejected rows: split it"
             )
 
@@ -265,7 +266,7 @@ def zone(name: object) -> ZoneInfo:
             raise ValueError
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
-        raise ValueError(
+        raise Refusal(
             f"timezone must be an IANA name such as Europe/Berlin, got {name!r}"
         ) from None
 
@@ -274,7 +275,7 @@ def level_db_hl(value: object) -> float:
     """A number that can be a level."""
     number = finite(value, "a level")
     if not LOWEST_DB_HL <= number <= HIGHEST_DB_HL:
-        raise ValueError(
+        raise Refusal(
             f"{number:g} dB HL cannot be: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL}; if it "
             "is a code, map it"
         )
@@ -284,20 +285,20 @@ def level_db_hl(value: object) -> float:
 def number_of(text: str) -> float:
     """A plain decimal number; not what only a programming language takes for one."""
     if not NUMBER.fullmatch(text.strip()):
-        raise ValueError(f"{shown(text)} is no number")
+        raise Refusal(f"{shown(text)} is no number")
     return float(text)
 
 
 def frequency_hz(text: str) -> float:
     """A frequency of a cell, in Hz."""
     if not FREQUENCY.fullmatch(text.strip()):
-        raise ValueError(f"{shown(text)} is no frequency in Hz")
+        raise Refusal(f"{shown(text)} is no frequency in Hz")
     return checked_frequency(float(text))
 
 
 def checked_frequency(value: float) -> float:
     if not 100.0 <= value <= 20000.0:
-        raise ValueError(f"frequencies go from 100 to 20000 Hz (not kHz), got {value:g}")
+        raise Refusal(f"frequencies go from 100 to 20000 Hz (not kHz), got {value:g}")
     return value
 
 
@@ -305,7 +306,7 @@ def as_ear(text: str) -> str:
     ears = {"l": "left", "left": "left", "r": "right", "right": "right"}
     ear = ears.get(text.strip().casefold())
     if ear is None:
-        raise ValueError(f"ear must be left or right, got {shown(text)}")
+        raise Refusal(f"ear must be left or right, got {shown(text)}")
     return ear
 
 
@@ -313,7 +314,7 @@ def as_sex(text: str) -> str | None:
     try:
         return SEXES[text.strip().casefold()]
     except KeyError:
-        raise ValueError(f"sex must be male, female, other or blank, got {shown(text)}") from None
+        raise Refusal(f"sex must be male, female, other or blank, got {shown(text)}") from None
 
 
 def as_birth_date(text: str) -> date | None:
@@ -324,23 +325,23 @@ def as_birth_date(text: str) -> date | None:
     try:
         born = date.fromisoformat(text if len(text) == 10 else "")
     except ValueError:
-        raise ValueError(f"birth date must be such as 1970-12-31, got {shown(text)}") from None
+        raise Refusal(f"birth date must be such as 1970-12-31, got {shown(text)}") from None
     if born.year < 1880 or born > datetime.now(UTC).date():
-        raise ValueError(f"{text} cannot be a birth date")
+        raise Refusal(f"{text} cannot be a birth date")
     return born
 
 
 def identifying(text: object, what: str) -> str:
     """Text that names a person: short, and of characters that can be stored."""
     if not isinstance(text, str):
-        raise ValueError(f"{what} must be text, got {type(text).__name__}")
+        raise Refusal(f"{what} must be text, got {type(text).__name__}")
     clean = text.strip()
     if not clean:
-        raise ValueError(f"{what} is missing")
+        raise Refusal(f"{what} is missing")
     if len(clean) > MAX_TEXT:
-        raise ValueError(f"{what} is longer than {MAX_TEXT} characters")
+        raise Refusal(f"{what} is longer than {MAX_TEXT} characters")
     if any(ord(character) < 32 or 0xD800 <= ord(character) <= 0xDFFF for character in clean):
-        raise ValueError(f"{what} holds characters that cannot be stored: {shown(clean)}")
+        raise Refusal(f"{what} holds characters that cannot be stored: {shown(clean)}")
     return clean
 
 

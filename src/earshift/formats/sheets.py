@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from pathlib import Path
 
+from earshift.engine.refusal import Refusal
+from earshift.engine.values import EARS
 from earshift.formats.files import check_size, not_utf8, unguard
 from earshift.formats.references import (
     MAX_ITEMS,
@@ -33,7 +35,7 @@ from earshift.formats.references import (
     number_of,
     shown,
 )
-from earshift.records import EARS, ImportedAudiogram
+from earshift.records import ImportedAudiogram
 
 MAX_BYTES = 128_000_000
 MAX_LINE = 1_000_000  # characters
@@ -86,19 +88,19 @@ def read(path: Path, options: Options, mie: bool = False) -> References:
     columns = _columns(path, header, options)
     tones = _ear_columns(path, header, options)
     if "person" not in columns:
-        raise ValueError(
+        raise Refusal(
             f"{path} has no column for the person ({', '.join(NAMES['person'])}); it has "
             f"{', '.join(shown(name) for name in header[:8]) or 'none'}; map one with columns"
         )
     long = {"ear", "frequency_hz", "threshold_db_hl"} <= columns.keys()
     if long == bool(tones):
-        raise ValueError(
+        raise Refusal(
             f"{path} must have either the columns ear, frequency_hz and threshold_db_hl, or a "
             "column per ear and frequency such as left_500; it has "
             f"{'both' if long else 'neither'}"
         )
     if mie and (long or not {"left_baseline", "right_baseline"} <= columns.keys()):
-        raise ValueError(
+        raise Refusal(
             f"{path} is not of the shape mie: it lacks left_baseline, right_baseline or columns "
             "such as left500"
         )
@@ -150,7 +152,7 @@ class _Sheet:
                 for (ear, frequency), place in tones.items():
                     self._read(ears[ear], frequency, row[place], None, f"{ear} {frequency:g} Hz: ")
                 if all(readings.empty for readings in ears.values()):
-                    raise ValueError("there is no threshold in it")
+                    raise Refusal("there is no threshold in it")
                 flags = {ear: self._is_baseline(row, ear) for ear in EARS}
                 items = {
                     ear: self._item(who, ear, readings, flags[ear])
@@ -183,11 +185,11 @@ class _Sheet:
                 continue
             group = groups.setdefault((who.code, ear, who.measured_at), _Group(who, ear))
             if len(groups) > MAX_ITEMS:
-                raise ValueError(f"{self.path} holds more than {MAX_ITEMS:,} audiograms: split it")
+                raise Refusal(f"{self.path} holds more than {MAX_ITEMS:,} audiograms: split it")
             group.rows.append(number)
             try:
                 if who != group.who:
-                    raise ValueError("it differs from an earlier row of the same audiogram")
+                    raise Refusal("it differs from an earlier row of the same audiogram")
                 frequency = frequency_hz(self._cell(row, "frequency_hz"))
                 self._read(group.readings, frequency, self._reading(row), self._tried(row), "")
             except ValueError as error:
@@ -198,9 +200,9 @@ class _Sheet:
             try:
                 # Half an audiogram would pass for a whole one.
                 if group.bad_row is not None:
-                    raise ValueError(f"row {group.bad_row} of the same audiogram is rejected")
+                    raise Refusal(f"row {group.bad_row} of the same audiogram is rejected")
                 if group.readings.empty:
-                    raise ValueError("there is no threshold in this audiogram")
+                    raise Refusal("there is no threshold in this audiogram")
                 item = self._item(group.who, group.ear, group.readings, None)
             except ValueError as error:
                 for number in group.rows:
@@ -215,12 +217,12 @@ class _Sheet:
 
     def _who(self, row: list[str]) -> _Who:
         if len(row) != self.width:
-            raise ValueError(f"it has {len(row)} fields where the header has {self.width}")
+            raise Refusal(f"it has {len(row)} fields where the header has {self.width}")
         conduction = self._cell(row, "conduction").strip().casefold()
         if "conduction" in self.columns and conduction not in ("air", "air conduction", "ac"):
-            raise ValueError(f"conduction must be air, got {shown(conduction)}")
+            raise Refusal(f"conduction must be air, got {shown(conduction)}")
         if self._cell(row, "mode").strip().casefold() == "simulated":
-            raise ValueError("it is simulated: nobody's hearing")
+            raise Refusal("it is simulated: nobody's hearing")
         name = self._cell(row, "name")
         return _Who(
             code=identifying(self._cell(row, "person"), "the person"),
@@ -242,11 +244,11 @@ class _Sheet:
         """The threshold's cell of a long table; a flag may say "no response" in its place."""
         cell, flag = (self._cell(row, name).strip() for name in ("threshold_db_hl", "no_response"))
         if flag.casefold() not in ("", "true", "false"):
-            raise ValueError(f"no_response must be true, false or blank, got {shown(flag)}")
+            raise Refusal(f"no_response must be true, false or blank, got {shown(flag)}")
         if flag.casefold() != "true":
             return cell
         if cell:
-            raise ValueError("it has both a threshold and no response")
+            raise Refusal("it has both a threshold and no response")
         return NO_RESPONSE
 
     def _tried(self, row: list[str]) -> float | None:
@@ -261,7 +263,7 @@ class _Sheet:
                 level = self.options.tried(frequency, tried)
             ear.add(frequency, meaning, level)
         except ValueError as error:
-            raise ValueError(f"{where}{error}") from None
+            raise Refusal(f"{where}{error}") from None
 
     def _is_baseline(self, row: list[str], ear: str) -> bool | None:
         """Whether the file flags the ear as a baseline; None where it has no flags."""
@@ -269,7 +271,7 @@ class _Sheet:
             return None
         flag = self._cell(row, f"{ear}_baseline").strip().casefold()
         if flag not in ("yes", "no"):
-            raise ValueError(f"{ear}_baseline must be YES or NO, got {shown(flag)}")
+            raise Refusal(f"{ear}_baseline must be YES or NO, got {shown(flag)}")
         return flag == "yes"
 
     def _item(self, who: _Who, ear: str, readings: Ear, baseline: bool | None) -> ImportedAudiogram:
@@ -294,12 +296,12 @@ def _rows(path: Path) -> Iterator[list[str]]:
         def lines() -> Iterator[str]:
             while line := file.readline(MAX_LINE):
                 if len(line) == MAX_LINE:
-                    raise ValueError(
+                    raise Refusal(
                         f"{path} has a line of more than {MAX_LINE:,} characters: it is no table "
                         "of audiograms"
                     )
                 if "\0" in line:
-                    raise ValueError(f"{path} has null bytes: it is no text file in UTF-8")
+                    raise Refusal(f"{path} has null bytes: it is no text file in UTF-8")
                 yield line
 
         try:
@@ -310,14 +312,14 @@ def _rows(path: Path) -> Iterator[list[str]]:
         except UnicodeDecodeError as error:
             raise not_utf8(path, error) from None
         except csv.Error as error:
-            raise ValueError(f"{path} is not a sound CSV file: {error}") from None
+            raise Refusal(f"{path} is not a sound CSV file: {error}") from None
 
 
 def _numbered(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the number a spreadsheet shows; the header was row 1."""
     for number, row in enumerate(rows, start=2):
         if number > MAX_ROWS:
-            raise ValueError(f"more than {MAX_ROWS:,} rows: split the file")
+            raise Refusal(f"more than {MAX_ROWS:,} rows: split the file")
         if any(cell.strip() for cell in row):
             yield number, row
 
@@ -333,16 +335,16 @@ def _plain(name: str, options: Options) -> str:
 def _columns(path: Path, header: list[str], options: Options) -> dict[str, int]:
     """Where the columns stand that are not thresholds."""
     if len(header) > MAX_COLUMNS:
-        raise ValueError(f"{path} has {len(header)} columns; at most {MAX_COLUMNS} are read")
+        raise Refusal(f"{path} has {len(header)} columns; at most {MAX_COLUMNS} are read")
     names = [_plain(name, options) for name in header]
     absent = [name for name in options.columns if name not in (cell.strip() for cell in header)]
     if absent:
-        raise ValueError(f"{path} has no column {', '.join(shown(name) for name in absent)}")
+        raise Refusal(f"{path} has no column {', '.join(shown(name) for name in absent)}")
     places: dict[str, int] = {}
     for meaning, spellings in NAMES.items():
         for spelling in (f"{CHOSEN}{meaning}", *spellings):
             if names.count(spelling) > 1:
-                raise ValueError(f"{path} has the column {spelling} more than once")
+                raise Refusal(f"{path} has the column {spelling} more than once")
             if spelling in names and meaning not in places:
                 places[meaning] = names.index(spelling)
     return places
@@ -361,13 +363,13 @@ def _ear_columns(path: Path, header: list[str], options: Options) -> dict[tuple[
         try:
             frequency = checked_frequency(number * 1000 if thousands else number)
         except ValueError as error:
-            raise ValueError(f"the column {shown(name)} of {path}: {error}") from None
+            raise Refusal(f"the column {shown(name)} of {path}: {error}") from None
         key = (as_ear(match["ear"]), frequency)
         if key in tones:
-            raise ValueError(f"{path} has the {key[0]} ear at {frequency:g} Hz more than once")
+            raise Refusal(f"{path} has the {key[0]} ear at {frequency:g} Hz more than once")
         tones[key] = place
     if len(tones) > MAX_TONES:
-        raise ValueError(
+        raise Refusal(
             f"{path} has {len(tones)} columns of thresholds; at most {MAX_TONES} are read"
         )
     return tones

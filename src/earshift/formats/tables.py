@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import Audiogram
 from earshift.formats.files import guard, unguard, whole_folder
 from earshift.records import ExamBundle, VisitBundle
-from earshift.stimulus import Audiogram
 
 if TYPE_CHECKING:
     pass
@@ -105,7 +106,7 @@ def write(
 ) -> int:
     """Write all tables of the visits into a new folder; how many visits there were."""
     if kind not in ("csv", "parquet"):
-        raise ValueError(f"kind must be csv or parquet, got {kind!r}")
+        raise Refusal(f"kind must be csv or parquet, got {kind!r}")
     if kind == "parquet":
         _polars()  # says what is missing before anything is written
     count = 0
@@ -129,7 +130,7 @@ def read(path: Path | str) -> Iterator[Row]:
     """The rows of a table that `write` wrote; the file's name says which table it is."""
     path = Path(path)
     if path.stem not in TABLES or path.suffix not in (".csv", ".parquet"):
-        raise ValueError(
+        raise Refusal(
             f"{path.name} is none of {', '.join(f'{name}.csv' for name in TABLES)} or .parquet"
         )
     known = {**TABLES[path.stem], **IDENTITY[path.stem]}
@@ -140,10 +141,10 @@ def read(path: Path | str) -> Iterator[Row]:
         for number, row in enumerate(csv.DictReader(file, strict=True), start=2):
             try:
                 if None in row or None in row.values():
-                    raise ValueError("it has more or fewer cells than the header")
+                    raise Refusal("it has more or fewer cells than the header")
                 yield {name: _parse(cell, known[name]) for name, cell in row.items()}
             except (KeyError, ValueError) as error:
-                raise ValueError(f"row {number} of {path} is no row of a table: {error}") from None
+                raise Refusal(f"row {number} of {path} is no row of a table: {error}") from None
 
 
 # Rows
@@ -395,7 +396,7 @@ def _polars() -> "Any":
     try:
         import polars
     except ImportError:
-        raise ValueError(
+        raise Refusal(
             "Parquet needs the package polars: pip install 'earshift[study]', or use csv"
         ) from None
     return polars

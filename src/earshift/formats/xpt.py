@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.engine.refusal import Refusal
+
 RECORD = 80
 HEADER = b"HEADER RECORD*******%s HEADER RECORD!!!!!!!"
 NAMESTR = 140  # bytes that describe a variable
@@ -55,7 +57,7 @@ class Xpt:
             def record(kind: bytes) -> bytes:
                 found = file.read(RECORD)
                 if len(found) < RECORD or not found.startswith(HEADER % kind.ljust(7)):
-                    raise ValueError(
+                    raise Refusal(
                         f"{path} is damaged or cut off: instead of its {kind.decode()} header it "
                         f"has {found[:48]!r}"
                     )
@@ -63,10 +65,10 @@ class Xpt:
 
             first = file.read(RECORD)
             if first.startswith(b"HEADER RECORD*******LIBV8"):
-                raise ValueError(f"{path} is a SAS transport file of version 8; only 5 is read")
+                raise Refusal(f"{path} is a SAS transport file of version 8; only 5 is read")
             if not first.startswith(HEADER % b"LIBRARY"):
                 start = f"begins with {first[:20]!r}" if first else "is empty"
-                raise ValueError(f"{path} is not a SAS transport (XPT) file: it {start}")
+                raise Refusal(f"{path} is not a SAS transport (XPT) file: it {start}")
             file.read(2 * RECORD)  # version, operating system, dates
             _number(path, record(b"MEMBER")[74:78], NAMESTR, NAMESTR)
             record(b"DSCRPTR")
@@ -82,12 +84,12 @@ class Xpt:
         )
         row_length = sum(v.length for v in variables)
         if row_length > MAX_ROW or any(v.position + v.length > row_length for v in variables):
-            raise ValueError(f"{path} is damaged: its variables do not fit into a row")
+            raise Refusal(f"{path} is damaged: its variables do not fit into a row")
         # The last record is padded with blanks, which may be as long as several short rows.
         blanks = len(tail) - len(tail.rstrip(b" "))
         n_rows = math.ceil((size - start_of_rows - blanks) / row_length)
         if size % RECORD or n_rows * row_length > size - start_of_rows:
-            raise ValueError(
+            raise Refusal(
                 f"{path} does not end with a row: it is cut off, or holds more than one data set"
             )
         return cls(path, variables, row_length, start_of_rows, size, n_rows)
@@ -98,7 +100,7 @@ class Xpt:
         columns = [by_name[name] for name in names]
         text = [v.name for v in columns if not v.numeric]
         if text:
-            raise ValueError(f"{self.path} has text in the columns {', '.join(text)}, not numbers")
+            raise Refusal(f"{self.path} has text in the columns {', '.join(text)}, not numbers")
         # A whole number of rows and of records, so that no header straddles two chunks.
         step = math.lcm(self.row_length, RECORD)
         step *= max(1, CHUNK // step)
@@ -108,10 +110,10 @@ class Xpt:
             while left:
                 data = file.read(step)
                 if HEADER % b"MEMBER " in data:
-                    raise ValueError(f"{self.path} holds more than one data set; only one is read")
+                    raise Refusal(f"{self.path} holds more than one data set; only one is read")
                 n = min(left, len(data) // self.row_length)
                 if n == 0:
-                    raise ValueError(f"{self.path} was cut off while it was read")
+                    raise Refusal(f"{self.path} was cut off while it was read")
                 rows = np.frombuffer(data, np.uint8, n * self.row_length).reshape(n, -1)
                 left -= n
                 yield (
@@ -143,7 +145,7 @@ def _number(path: Path, digits: bytes, low: int, high: int) -> int:
     """A number from a header, which must lie in a range."""
     if not (digits.isdigit() and low <= int(digits) <= high):
         expected = f"{low} to {high}" if low < high else low
-        raise ValueError(
+        raise Refusal(
             f"{path} is damaged or of an unknown kind: its header says {digits!r} where {expected} "
             "belongs"
         )
@@ -155,5 +157,5 @@ def _variable(path: Path, described: bytes) -> Variable:
     name = described[8:16].decode("latin-1").strip()
     position = int.from_bytes(described[84:88], "big")
     if kind not in (1, 2) or not (2 <= length <= 8 if kind == 1 else length > 0):
-        raise ValueError(f"{path} is damaged: it describes the variable {name!r} wrongly")
+        raise Refusal(f"{path} is damaged: it describes the variable {name!r} wrongly")
     return Variable(name.upper(), kind == 1, position, length)

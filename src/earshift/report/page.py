@@ -13,9 +13,10 @@ from itertools import zip_longest
 from typing import Any, TypeVar
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from earshift import calibration
+from earshift.devices import calibration
+from earshift.engine.refusal import Refusal
+from earshift.engine.values import EARS
 from earshift.records import (
-    EARS,
     ExamBundle,
     ExamRecord,
     Note,
@@ -98,7 +99,7 @@ def compose(bundle: VisitBundle, words: Words) -> Page:
     visit, person = bundle.visit, bundle.person
     for each in bundle.exams:
         if each.exam.ear not in EARS:
-            raise ValueError(f"an ear is 'right' or 'left', got {each.exam.ear!r}")
+            raise Refusal(f"an ear is 'right' or 'left', got {each.exam.ear!r}")
     kinds = {each.exam.kind for each in bundle.exams}
     simulated = visit.mode == "simulated"
     sections = {

@@ -16,6 +16,7 @@ from fontTools.ttLib import TTFont  # type: ignore[import-untyped]
 from fpdf import FPDF
 from fpdf.fonts import TTFFont
 
+from earshift.engine.refusal import Refusal
 from earshift.report.audiogram import Circle, Drawing, Fill, Label, Stroke
 from earshift.report.page import Fact, Page, Section, T, Table, code_point, map_text
 from earshift.report.words import Words
@@ -62,7 +63,7 @@ Column = list[Piece]
 def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tuple[bytes, list[str]]:
     """The PDF's bytes, and what its reader should be told."""
     if paper not in PAPERS:
-        raise ValueError(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
+        raise Refusal(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
     pdf = FPDF(unit="mm", format=paper)
     try:
         font = _Font(pdf, fonts)
@@ -101,7 +102,7 @@ class _Font:
                 TTFont(BytesIO(path.read_bytes())).getBestCmap()
                 pdf.add_font(name, "", path)
             except Exception as error:  # a damaged font fails in as many ways as it has tables
-                raise ValueError(f"{path} must be a TrueType font file: {error!r}") from None
+                raise Refusal(f"{path} must be a TrueType font file: {error!r}") from None
         pdf.set_fallback_fonts(others, exact_match=False)
         has = {name: set(f.cmap) for name, f in pdf.fonts.items() if isinstance(f, TTFFont)}
         self._characters = (has["report"] & has["reportB"]).union(*(has[name] for name in others))

@@ -14,11 +14,11 @@ from typing import Any, Self
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.engine import URL
 
+from earshift.engine.stimulus import as_heard, finite, whole
+from earshift.engine.values import EARS, TRANSDUCERS
 from earshift.records import (
-    EARS,
     EXAM_KINDS,
     EXAM_STATES,
-    TRANSDUCERS,
     TRIAL_KINDS,
     VISIT_MODES,
     AuditEntry,
@@ -35,7 +35,6 @@ from earshift.records import (
     Visit,
     VisitBundle,
 )
-from earshift.stimulus import as_heard, finite, whole
 from earshift.store import rows, upkeep
 from earshift.store import tables as t
 from earshift.store.database import (

@@ -29,8 +29,9 @@ from sqlalchemy import (
 )
 
 from earshift import __version__
+from earshift.engine.stimulus import Audiogram, finite, whole
+from earshift.engine.values import EARS
 from earshift.records import (
-    EARS,
     AuditEntry,
     Baseline,
     Calibration,
@@ -46,7 +47,6 @@ from earshift.records import (
     Visit,
     VisitBundle,
 )
-from earshift.stimulus import Audiogram, finite, whole
 from earshift.store import tables as t
 from earshift.store.database import CODES_LOCK, StoreError
 

@@ -28,6 +28,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from earshift.engine.refusal import Refusal
+
 SCHEMA = "0002"  # the newest migration; a database with another one is upgraded or refused
 VERSION_TABLE = "earshift_schema"  # its presence says that a database is ours
 
@@ -61,7 +63,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 def as_utc(value: object, what: str) -> datetime:
     """The moment in UTC; a time without its zone is refused, as nobody knows when it was."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise ValueError(f"{what} must be a datetime with its time zone, got {value!r}")
+        raise Refusal(f"{what} must be a datetime with its time zone, got {value!r}")
     return value.astimezone(UTC)
 
 

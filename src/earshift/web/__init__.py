@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 
 from earshift import __version__
-from earshift.accounts import Accounts
 from earshift.store import Store
+from earshift.store.accounts import Accounts
 from earshift.web import clinic, listen, pages, signin
 from earshift.web.live import Sessions
 from earshift.web.security import Guard, add_error_handlers

@@ -12,14 +12,20 @@ from zoneinfo import ZoneInfo
 from fastapi import APIRouter, Depends, Header, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from earshift import __version__, calibration, delivery, monitor, records, rules, visit
-from earshift.accounts import LINK_HOURS, Accounts
-from earshift.delivery import Delivery
-from earshift.exam import Screen
-from earshift.sound import Timing, retspl_presets, sound_of_calibration
-from earshift.stimulus import Audiogram
+from earshift import __version__, records
+from earshift.clinic import devices as clinic_devices
+from earshift.clinic import history as monitor
+from earshift.clinic import visit
+from earshift.clinic.visit import Session
+from earshift.devices import calibration
+from earshift.devices.delivery import Delivery
+from earshift.devices.sound import Timing, retspl_presets, sound_of_calibration
+from earshift.engine import rules, values
+from earshift.engine.exam import Screen
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import Audiogram
 from earshift.store import Store, StoreError
-from earshift.visit import Session
+from earshift.store.accounts import LINK_HOURS, Accounts
 from earshift.web import models as m
 from earshift.web import shown
 from earshift.web.identity import Examiner, saw
@@ -154,7 +160,7 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
     return m.PersonFile(
         **shown.person(here.store, found).model_dump(),
         exams=said,
-        baselines={ear: _baseline(here, found.id, ear) for ear in records.EARS},
+        baselines={ear: _baseline(here, found.id, ear) for ear in values.EARS},
         notes=[m.NoteShown.model_validate(note) for note in here.store.notes(found.id)],
         history=shown.history(here.store, [e for e, _ in real], [s for _, s in real]),
     )
@@ -183,7 +189,7 @@ def monitoring(person: m.Id, here: Here, user: Examiner) -> dict[str, m.EarMonit
     found = here.person(person)
     saw(here.request, user, f"people:{found.id}")
     ears = {}
-    for ear in records.EARS:
+    for ear in values.EARS:
         history = monitor.ear_history(here.store, found.id, ear)
         proposal = history.proposal
         ears[ear] = m.EarMonitored(
@@ -447,9 +453,9 @@ def add_calibration(device: m.Id, new: m.NewCalibration, here: Here, user: Exami
     with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
         table = _calibration_table(new, found)
         if new.done_on > here.today:
-            raise ValueError("a calibration is not done in the future")
+            raise Refusal("a calibration is not done in the future")
         if new.due_on > new.done_on + LONGEST_CALIBRATION:
-            raise ValueError("a calibration is due again after two years at most")
+            raise Refusal("a calibration is due again after two years at most")
         here.store.add_calibration(
             found.id,
             author=user.name,
@@ -466,20 +472,20 @@ def add_calibration(device: m.Id, new: m.NewCalibration, here: Here, user: Exami
 def _calibration_table(new: m.NewCalibration, device: records.Device) -> dict[str, Any]:
     if not device.fingerprint:
         if new.full_scale_db_spl is not None:
-            raise ValueError("an audiometer keeps its table to itself; it needs none here")
+            raise Refusal("an audiometer keeps its table to itself; it needs none here")
         return {}
     if new.retspl is None or new.full_scale_db_spl is None:
-        raise ValueError("a browser's sound needs retspl and full_scale_db_spl of both ears")
+        raise Refusal("a browser's sound needs retspl and full_scale_db_spl of both ears")
     values: dict[str, float]
     table: dict[str, Any] = {"full_scale_db_spl": new.full_scale_db_spl}
     if isinstance(new.retspl, str):
         preset = retspl_presets().get(new.retspl)
         if preset is None:
-            raise ValueError("there is no RETSPL table of this name")
+            raise Refusal("there is no RETSPL table of this name")
         if device.transducer not in ("unknown", preset.transducer):
-            raise ValueError(f"this RETSPL table is for {preset.transducer} earphones, not others")
+            raise Refusal(f"this RETSPL table is for {preset.transducer} earphones, not others")
         if preset.coupler != new.coupler:
-            raise ValueError(f"this RETSPL table is for the coupler {preset.coupler}, not another")
+            raise Refusal(f"this RETSPL table is for the coupler {preset.coupler}, not another")
         values = {f"{f:g}": level for f, level in preset.db_spl.items()}
         table["retspl_source"] = f"{preset.name}: {preset.source} ({preset.status})"
     else:
@@ -548,7 +554,7 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
         plans = [_plan(here, new, found, ear, how, device_id) for ear in ears]
         for plan in plans:
             if isinstance(plan.sitting, Screen) and plan.sitting.done:
-                raise ValueError(f"{plan.ear} ear: {plan.sitting.verdict()}")
+                raise Refusal(f"{plan.ear} ear: {plan.sitting.verdict()}")
         opened = here.store.open_visit(
             found.id,
             author=user.name,
@@ -597,7 +603,7 @@ def _delivery(
     remarks = () if device is None else _calibration_remarks(here, device, new.accept_calibration)
     with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
         timing = Timing() if new.timing is None else Timing(**new.timing.model_dump())
-        sound = None if device is None else delivery.sound_of(here.store, device, here.today)
+        sound = None if device is None else clinic_devices.sound_of(here.store, device, here.today)
         how = Delivery(
             answered_by=new.answered_by,
             mode=new.mode,
@@ -699,7 +705,7 @@ def stop_exam(exam: m.Id, stopped: m.Stopped, here: Here, user: Examiner) -> m.P
 
 def _refuse_if_listeners(session: Session) -> None:
     if session.delivery.answered_by == "listener":
-        raise ValueError("the listener goes on, after checking the set-up")
+        raise Refusal("the listener goes on, after checking the set-up")
 
 
 @router.post("/exams/{exam}/undo")
@@ -723,7 +729,7 @@ def resume_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam
     with here.changing(exam, user.name, "open", "paused") as session:
         _refuse_if_listeners(session)
         if session.delivery.sound is not None:
-            raise ValueError("the exam goes on when the set-up was checked")
+            raise Refusal("the exam goes on when the set-up was checked")
         session.resume(why.reason or "resumed by the examiner")
         return here.exam(session, user.name)
 
@@ -733,7 +739,7 @@ def finish_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam
     """End the exam now, with what is known: the result is stored as it is shown."""
     with here.changing(exam, user.name, "open", "paused") as session:
         if not session.tones:
-            raise ValueError("nothing was answered yet: there is nothing to show")
+            raise Refusal("nothing was answered yet: there is nothing to show")
         if session.record.state == "paused":
             session.resume(why.reason or "opened to be finished")
         session.finish()
@@ -769,7 +775,7 @@ def _follow(
     of = here.store.visit(record.visit_id)
     if visit.unfinished(here.store, of.person_id, record.ear):
         raise HTTPException(HTTPStatus.CONFLICT, "another exam of this ear is not finished")
-    obstacle = delivery.why_not_go_on(here.store, record, here.today)
+    obstacle = clinic_devices.why_not_go_on(here.store, record, here.today)
     if obstacle is not None:
         raise HTTPException(HTTPStatus.CONFLICT, obstacle)
     with refusals():

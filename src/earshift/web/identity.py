@@ -12,8 +12,8 @@ from fastapi import Depends, HTTPException, Request, Security
 from fastapi.security import HTTPBearer
 from fastapi.security.http import HTTPBase
 
-from earshift.accounts import ROLES, Accounts, Key, csrf_token
 from earshift.store import Store
+from earshift.store.accounts import ROLES, Accounts, Key, csrf_token
 from earshift.web.security import SAFE_METHODS, session_of
 from earshift.web.settings import Settings
 

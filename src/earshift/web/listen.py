@@ -12,10 +12,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from earshift.accounts import Accounts
-from earshift.delivery import why_not_go_on
+from earshift.clinic.devices import why_not_go_on
+from earshift.clinic.visit import Session
+from earshift.engine.refusal import Refusal
 from earshift.store import Store
-from earshift.visit import Session
+from earshift.store.accounts import Accounts
 from earshift.web import models as m
 from earshift.web import shown
 from earshift.web.identity import Identity, Listener
@@ -154,14 +155,14 @@ def make_ready(session: Session, checked: m.Ready, today: date, reason: str) -> 
         given = None if checked.fingerprint is None else checked.fingerprint.model_dump()
         known = {"installation": "", **wanted.fingerprint}
         if given != known:
-            raise ValueError(
+            raise Refusal(
                 "this is not the device, earphones and volume that the test was planned for"
             )
     if session.record.state != "paused":
         return
     obstacle = why_not_go_on(session.store, session.record, today)
     if obstacle is not None:
-        raise ValueError(obstacle)
+        raise Refusal(obstacle)
     session.resume(reason)
 
 

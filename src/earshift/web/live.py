@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from earshift.exam import Screen
-from earshift.field import Threshold
-from earshift.norms import population_norm
+from earshift.clinic.visit import CLINIC_RULE, MovedOn, Session, reference_thresholds
+from earshift.engine.exam import Screen
+from earshift.engine.field import Threshold
+from earshift.engine.norms import population_norm
 from earshift.records import TrialRecord
 from earshift.store import Store
-from earshift.visit import CLINIC_RULE, MovedOn, Session, reference_thresholds
 
 # What was told up to a tone, and P(changed) after it.
 Known = list[tuple[tuple[object, ...], float]]

@@ -12,8 +12,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from earshift.engine.refusal import Refusal
+
 if TYPE_CHECKING:
-    from earshift.accounts import Accounts
+    from earshift.store.accounts import Accounts
 
 PORT = 8400
 ENVIRONMENT = "EARSHIFT_SERVE"  # how worker processes get the settings
@@ -41,30 +43,30 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ValueError(f"a port is 0 (any free one) to 65535, got {self.port}")
+            raise Refusal(f"a port is 0 (any free one) to 65535, got {self.port}")
         if self.workers < 1:
-            raise ValueError(f"there is at least one worker, got {self.workers}")
+            raise Refusal(f"there is at least one worker, got {self.workers}")
         if (self.certificate is None) != (self.key is None):
-            raise ValueError("TLS needs both --certificate and --key, got one of them")
+            raise Refusal("TLS needs both --certificate and --key, got one of them")
         for file in (self.certificate, self.key):
             if file is not None and not Path(file).is_file():
-                raise ValueError(f"there is no file {file} for TLS")
+                raise Refusal(f"there is no file {file} for TLS")
         if self.behind_proxy is not None:
             try:
                 ipaddress.ip_network(self.behind_proxy)
             except ValueError:
-                raise ValueError(
+                raise Refusal(
                     "--behind-proxy takes the IP address or network that the proxy connects "
                     f"from, such as 127.0.0.1, got {self.behind_proxy!r}"
                 ) from None
         for name in self.allowed_hosts:
             if _HOST.fullmatch(name) is None:
-                raise ValueError(
+                raise Refusal(
                     "--allowed-host takes a host's name in lower case and without a port, "
                     f"such as hearing.example.org, got {name!r}"
                 )
         if self.single_user and self.launch_sha256 is None:
-            raise ValueError("a single user comes in by a launch token; give launch_sha256")
+            raise Refusal("a single user comes in by a launch token; give launch_sha256")
 
     @property
     def loopback(self) -> bool:
@@ -107,7 +109,7 @@ class Settings:
         try:
             values = json.loads(os.environ[ENVIRONMENT])
         except (KeyError, json.JSONDecodeError):
-            raise ValueError(
+            raise Refusal(
                 f"{ENVIRONMENT} does not hold the settings; start the app by `earshift serve`"
             ) from None
         return cls(**values | {"allowed_hosts": tuple(values["allowed_hosts"])})
@@ -120,14 +122,14 @@ def ready_to_serve(settings: Settings, accounts: "Accounts", *, is_file: bool) -
     hash has to be in `settings` then.
     """
     if not settings.loopback and not settings.secure:
-        raise ValueError(
+        raise Refusal(
             f"{settings.host} can be reached from other machines, and passwords would cross the "
             "network unencrypted; give --certificate and --key, or put a proxy with TLS in front "
             "and give --behind-proxy ADDRESS"
         )
     if accounts.any_users():
         if not accounts.any_admin():
-            raise ValueError(f"no active user is an admin; enable one, or {ADD_ADMIN}")
+            raise Refusal(f"no active user is an admin; enable one, or {ADD_ADMIN}")
         return replace(settings, single_user=False, launch_sha256=None)
     for needs_accounts, why in (
         (not settings.loopback, f"{settings.host} can be reached from other machines"),
@@ -137,5 +139,5 @@ def ready_to_serve(settings: Settings, accounts: "Accounts", *, is_file: bool) -
         (not is_file, "others may use this PostgreSQL database"),
     ):
         if needs_accounts:
-            raise ValueError(f"{why}, and there is no account; add one first: {ADD_ADMIN}")
+            raise Refusal(f"{why}, and there is no account; add one first: {ADD_ADMIN}")
     return replace(settings, single_user=True)

@@ -9,12 +9,15 @@ from zoneinfo import ZoneInfo
 
 from fastapi import HTTPException
 
-from earshift import calibration, records
-from earshift.accounts import Accounts
-from earshift.delivery import Delivery, sound_of
-from earshift.sound import RELATIVE_ZERO_DBFS
+from earshift import records
+from earshift.clinic.devices import sound_of
+from earshift.clinic.visit import CATCH_EVERY, PROBLEMS, Session
+from earshift.devices import calibration
+from earshift.devices.delivery import Delivery
+from earshift.devices.sound import RELATIVE_ZERO_DBFS
+from earshift.engine import values
 from earshift.store import Store, StoreError
-from earshift.visit import CATCH_EVERY, PROBLEMS, Session
+from earshift.store.accounts import Accounts
 from earshift.web import models as m
 
 # What an examiner may do with an exam, by its state.
@@ -143,7 +146,7 @@ def history(
     store: Store, exams: Iterable[records.ExamRecord], shown: Iterable[m.ExamSummary]
 ) -> dict[str, list[m.HistoryPoint]]:
     """Thresholds and P(changed) of each ear over time."""
-    points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in records.EARS}
+    points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in values.EARS}
     for exam, said in zip(exams, shown, strict=True):
         if exam.kind == "audiogram":
             levels = {f"{f:g}": level for f, level in exam.design["thresholds_db_hl"]}
@@ -213,7 +216,7 @@ def sound(delivery: Delivery) -> m.SoundShown:
     if source is None:
         return m.SoundShown(
             kind="external",
-            unit=records.HEARING_LEVEL,
+            unit=values.HEARING_LEVEL,
             device="",
             fingerprint=None,
             table=None,
@@ -228,7 +231,7 @@ def sound(delivery: Delivery) -> m.SoundShown:
         unit=source.unit,
         device=source.device,
         fingerprint=dict(source.fingerprint),
-        table=None if delivery.relative else {ear: source.table(ear) for ear in records.EARS},
+        table=None if delivery.relative else {ear: source.table(ear) for ear in values.EARS},
         zero_dbfs=RELATIVE_ZERO_DBFS if delivery.relative else None,
         floor_dbfs=source.floor_dbfs,
         highest_dbfs=source.highest_dbfs,

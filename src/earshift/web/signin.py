@@ -11,7 +11,8 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from earshift import __version__
-from earshift.accounts import (
+from earshift.store import Store, StoreError
+from earshift.store.accounts import (
     SHORTEST_TOKEN_DAYS,
     TOKEN_DAYS,
     Accounts,
@@ -20,7 +21,6 @@ from earshift.accounts import (
     User,
     csrf_token,
 )
-from earshift.store import Store, StoreError
 from earshift.web.identity import (
     Admin,
     Examiner,

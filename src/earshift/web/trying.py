@@ -3,12 +3,13 @@
 from functools import lru_cache
 from typing import Any
 
-from earshift.exam import Screen
-from earshift.listener import Listener
-from earshift.norms import class_median, class_names
-from earshift.rules import RULES
-from earshift.stimulus import Audiogram
-from earshift.visit import reference_thresholds
+from earshift.clinic.visit import reference_thresholds
+from earshift.engine.exam import Screen
+from earshift.engine.norms import class_median, class_names
+from earshift.engine.refusal import Refusal
+from earshift.engine.rules import RULES
+from earshift.engine.stimulus import Audiogram
+from earshift.simulate.listener import Listener
 from earshift.web.live import probabilities, threshold_shown
 
 CHANGES: dict[str, dict[float, float]] = {
@@ -29,9 +30,9 @@ def choices() -> dict[str, list[str]]:
 def after(*, seed: int, hearing: str, change: str, rule: str, tones: int) -> dict[str, Any]:
     """The live view of a simulated ear's screen after so many tones; same seed, same answers."""
     if change not in CHANGES:
-        raise ValueError(f"unknown change; known: {', '.join(CHANGES)}")
+        raise Refusal(f"unknown change; known: {', '.join(CHANGES)}")
     if rule not in choices()["rules"]:
-        raise ValueError("unknown rule")
+        raise Refusal("unknown rule")
     screen = _screen(seed, hearing, change, rule, tones)
     verdict = screen.verdict() if tones else None
     settings = screen.settings

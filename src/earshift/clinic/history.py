@@ -1,0 +1,242 @@
+"""Serial monitoring: all exams of an ear against its baseline, and when to revise that.
+
+A baseline is an ear's own. It is the oldest full exam or audiogram until somebody chooses another
+one, with a name and a reason; every occasion is compared with the baseline that was in force then,
+so that a revision changes nothing that was said before. What the rules leave to a professional
+(29 CFR 1910.95(g)(9): a persistent shift, a significant improvement) is proposed here and never
+done.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+
+from earshift.clinic import visit as visits
+from earshift.clinic.devices import compare_devices
+from earshift.engine.exam import Exam, Screen, audiogram_of
+from earshift.engine.refusal import Refusal
+from earshift.engine.rules import Rule, as_rule, judge_ear
+from earshift.engine.shift import RuleSettings
+from earshift.engine.stimulus import Audiogram
+from earshift.engine.values import EARS
+from earshift.records import Baseline, ExamRecord
+
+if TYPE_CHECKING:
+    from earshift.store import Store
+
+PERSISTENT, IMPROVED = "persistent shift", "improvement"
+UNDATED = "the date is unknown, this is when it was imported"
+
+
+@dataclass(frozen=True)
+class Occasion:
+    """One exam, screen or audiogram of an ear, and what it says against the baseline of its time.
+
+    `decision` is None for the baseline itself and for what could not be compared; `note` says why.
+    A screen's verdict is the one that was shown at its end, against the exam it was given then.
+    """
+
+    exam_id: int
+    kind: str  # one of EXAM_KINDS
+    at: datetime
+    day: date  # at the site
+    against: int | None = None  # the exam it was compared with
+    rule: str | None = None
+    decision: str | None = None
+    p_changed: float | None = None  # none where two audiograms were compared
+    shifts_db: tuple[tuple[float, float], ...] = ()  # frequency in Hz, worse is positive
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A reason to revise the baseline, for a professional to judge."""
+
+    reason: str  # PERSISTENT or IMPROVED
+    exam_id: int | None  # what could become the baseline; none until a full exam is made
+    words: str
+
+
+@dataclass(frozen=True)
+class EarHistory:
+    """An ear over time."""
+
+    ear: str
+    rule: str
+    baseline: int | None  # the exam that the next one is compared with
+    chosen: tuple[Baseline, ...]  # by whom, when and why; empty: nobody chose, the oldest counts
+    occasions: tuple[Occasion, ...]
+    proposal: Proposal | None
+
+
+def propose(occasions: Sequence[Occasion], rule: Rule, baseline: int | None) -> Proposal | None:
+    """Whether the occasions so far are a reason to revise the baseline.
+
+    Persistent: the rule was met on the two newest days on which it could be decided. Improved: at
+    the newest full exam the ear is better by as much as the rule asks for the worse. (The
+    regulation gives no number for a significant improvement; this one is ours.)
+    """
+    judged = [
+        o
+        for o in occasions
+        if o.against == baseline and o.rule == rule.name and o.decision in ("changed", "unchanged")
+    ]
+    if not judged:
+        return None
+    newest = judged[-1]
+    before = [o for o in judged if o.day < newest.day]
+    if newest.decision == "changed" and before and before[-1].decision == "changed":
+        first = before[-1]
+        full = [o.exam_id for o in judged if o.day >= first.day and _is_full(o)]
+        exam_id = full[-1] if full else None
+        step = (
+            f"exam {exam_id} could become the baseline"
+            if exam_id is not None
+            else "a full exam is needed before the baseline can be revised"
+        )
+        return Proposal(
+            PERSISTENT,
+            exam_id,
+            f"The rule {rule.name} was met on {first.day} and again on {newest.day}: a persistent "
+            f"shift, if a professional agrees; {step}.",
+        )
+    measured = [o for o in judged if _is_full(o)]
+    if measured and _better(measured[-1], rule):
+        return Proposal(
+            IMPROVED,
+            measured[-1].exam_id,
+            f"Exam {measured[-1].exam_id} is better than the baseline by as much as {rule.name} "
+            "asks for the worse: it could become the baseline, if a professional agrees.",
+        )
+    return None
+
+
+def _is_full(occasion: Occasion) -> bool:
+    return occasion.kind in ("exam", "audiogram")
+
+
+def _better(occasion: Occasion, rule: Rule) -> bool:
+    known = dict(occasion.shifts_db)
+    if not all(f in known for f in rule.frequencies_hz):
+        return False
+    return bool(rule.margin(-np.array([known[f] for f in rule.frequencies_hz])) >= 0)
+
+
+def ear_history(
+    store: "Store", person_id: int, ear: str, rule: str | Rule = visits.CLINIC_RULE
+) -> EarHistory:
+    """All finished exams, screens and audiograms of an ear in the order they were measured.
+
+    Simulated answers are nobody's hearing and not among them.
+    """
+    wanted = as_rule(rule)
+    if ear not in EARS:
+        raise Refusal(f"ear must be {' or '.join(EARS)}, got {ear!r}")
+    chosen = tuple(b for b in store.baselines(person_id) if b.ear == ear)
+    usable, _ = visits.references(store, person_id, ear)
+    oldest = usable[0] if usable else None
+    known: dict[int, ExamRecord] = {record.id: record for record in usable}
+    occasions = []
+    for record in store.exams(person_id, ear=ear):
+        seen = store.visit(record.visit_id)
+        if seen.mode == "simulated" or record.state != "done":
+            continue
+        at = visits.measured_at(record, seen)
+        # A choice counts from the moment it was made; an imported audiogram was measured before.
+        earlier = [b for b in chosen if b.at <= max(at, seen.started_at)]
+        baseline = known.get(earlier[-1].exam_id) if earlier else oldest
+        occasions.append(_occasion(store, record, baseline, wanted))
+    occasions.sort(key=lambda o: (o.at, o.exam_id))
+    in_force = chosen[-1].exam_id if chosen else None if oldest is None else oldest.id
+    return EarHistory(
+        ear, wanted.name, in_force, chosen, tuple(occasions), propose(occasions, wanted, in_force)
+    )
+
+
+def _occasion(
+    store: "Store", record: ExamRecord, baseline: ExamRecord | None, rule: Rule
+) -> Occasion:
+    seen = store.visit(record.visit_id)
+    at = visits.measured_at(record, seen)
+    day = at.astimezone(ZoneInfo(seen.zone)).date()
+    undated = record.kind == "audiogram" and record.measured_at is None
+    plain = Occasion(record.id, record.kind, at, day, note=UNDATED if undated else "")
+    if record.kind == "screen":
+        return _as_shown(store, record, plain)
+    if baseline is None:
+        return _noted(plain, "there is nothing to compare it with")
+    if baseline.id == record.id:
+        return _noted(plain, "the baseline")
+    if visits.measured_at(baseline, store.visit(baseline.visit_id)) > at:
+        return _noted(plain, f"measured before the baseline, exam {baseline.id}")
+    try:
+        offset, words = compare_devices(store, baseline, seen.device_id, record.relative, day)
+        reference, now = (visits.as_reference(store, one) for one in (baseline, record))
+        if isinstance(now, Exam):
+            judged = _answers_judged(reference, now, rule, offset)
+        else:
+            finding = judge_ear(rule, audiogram_of(reference), now)
+            judged = {
+                "decision": finding.decision,
+                "shifts_db": tuple(finding.shifts_db.items()),
+            }
+    except ValueError as error:
+        return _noted(plain, str(error))
+    return replace(_noted(plain, words), against=baseline.id, rule=rule.name, **judged)
+
+
+def _noted(occasion: Occasion, note: str) -> Occasion:
+    return replace(occasion, note="; ".join(filter(None, (occasion.note, note))))
+
+
+def _answers_judged(
+    reference: Exam | Audiogram, now: Exam, rule: Rule, offset_sd_db: float
+) -> dict[str, Any]:
+    """The exam's own answers put to the question: the same P(rule met) as a screen's."""
+    settings = RuleSettings(device_offset_sd_db=offset_sd_db)
+    screen = Screen(reference, rule=rule, settings=settings, domain=now.domain, seed=now.seed)
+    for trial in now.trials:
+        screen.tell(trial.tone, trial.heard)
+    verdict = screen.verdict()
+    return {
+        "decision": verdict.decision,
+        "p_changed": verdict.p_changed,
+        "shifts_db": tuple((shift.frequency_hz, shift.shift_db) for shift in verdict.shifts),
+    }
+
+
+def _as_shown(store: "Store", record: ExamRecord, plain: Occasion) -> Occasion:
+    results = store.results(record.id)
+    verdict = results[-1].shown["verdict"] if results else None
+    if verdict is None:
+        return _noted(plain, "it ended without a result")
+    return replace(
+        plain,
+        against=record.reference_exam_id,
+        rule=verdict["rule"],
+        decision=verdict["decision"],
+        p_changed=verdict["p_changed"],
+        shifts_db=tuple((s["frequency_hz"], s["shift_db"]) for s in verdict["shifts"]),
+    )
+
+
+def revise_baseline(
+    store: "Store", person_id: int, ear: str, exam_id: int, *, author: str, reason: str
+) -> Baseline:
+    """Choose the exam that an ear is compared with from now on: a professional's decision."""
+    if not isinstance(reason, str) or not reason.strip():
+        raise Refusal("a baseline is revised for a reason: say which one")
+    record = visits.reference_for(
+        store, person_id, ear, exam_id, relative_device=_own_device(store, exam_id)
+    )
+    return store.set_baseline(person_id, ear, record.id, author=author, reason=reason)
+
+
+def _own_device(store: "Store", exam_id: int) -> int | None:
+    """The device of an exam whose levels compare with its own alone."""
+    record = store.exam(exam_id)
+    return store.visit(record.visit_id).device_id if record.relative else None

@@ -1,0 +1,1 @@
+"""What plays the tones: sound, calibration, and how an exam is delivered."""

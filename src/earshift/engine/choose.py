@@ -1,0 +1,185 @@
+"""Which tone next: scores over the candidates (method.md, sections 3 and 5).
+
+A strategy is a function from an `Outlook` (what the models expect of every candidate) to one score
+per candidate, higher is better. `pick` takes the best allowed one and breaks ties by seed.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from earshift.engine.ep import log_ndtr
+from earshift.engine.field import add_p_heard
+from earshift.engine.refusal import Refusal
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+TIE = 1e-9  # scores this close are equal
+
+# The entropy of an answer is a bump in f of a few units: beyond 9 it is constant to 1e-15.
+_BUMP_EDGE, _BUMP_STEP = 9.0, 0.15
+_NARROW_SD = 0.35  # below this a Gauss rule around the mean is exact and the bump rule is not
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def answer_entropy(f, guess, lapse):
+    """Entropy in nats of an answer whose latent is f, accurate in both tails."""
+    gain = 1.0 - guess - lapse
+    p = guess + gain * math.exp(log_ndtr(f))
+    q = lapse + gain * math.exp(log_ndtr(-f))
+    out = 0.0
+    if p > 0.0:
+        out -= p * math.log(p)
+    if q > 0.0:
+        out -= q * math.log(q)
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def bernoulli_entropy(p):
+    """Entropy in nats of answers heard with probability p."""
+    out = np.zeros(p.shape)
+    flat, source = out.ravel(), p.ravel()
+    for n in range(source.size):
+        v = source[n]
+        if 0.0 < v < 1.0:
+            flat[n] = -v * math.log(v) - (1.0 - v) * math.log1p(-v)
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def information(mu, s, guess, lapse):
+    """I(answer; f) for f ~ N(mu, s): h(E P) - E h(P), elementwise.
+
+    E h is taken apart into a step from h(guess) to h(lapse), whose expectation is closed, and a
+    bump. A trapezoid rule in f over the bump is exact to rounding for wide Gaussians; narrow ones
+    take a Gauss rule around their mean.
+    """
+    out = np.empty(mu.shape)
+    gain = 1.0 - guess - lapse
+    low = answer_entropy(-40.0, guess, lapse)
+    high = answer_entropy(40.0, guess, lapse)
+    n_bump = round(2.0 * _BUMP_EDGE / _BUMP_STEP) + 1
+    bump = np.empty(n_bump)
+    for j in range(n_bump):
+        f = -_BUMP_EDGE + j * _BUMP_STEP
+        step = low + (high - low) * math.exp(log_ndtr(f))
+        bump[j] = answer_entropy(f, guess, lapse) - step
+    flat_out, flat_mu, flat_s = out.ravel(), mu.ravel(), s.ravel()
+    for n in range(flat_mu.size):
+        m, v = flat_mu[n], flat_s[n]
+        sd = math.sqrt(v)
+        share = 0.5 * math.erfc(-m / math.sqrt(2.0 * (1.0 + v)))
+        rest = 0.5 * math.erfc(m / math.sqrt(2.0 * (1.0 + v)))
+        p, q = guess + gain * share, lapse + gain * rest
+        total = 0.0
+        if p > 0.0:
+            total -= p * math.log(p)
+        if q > 0.0:
+            total -= q * math.log(q)
+        expected = 0.0
+        if sd < _NARROW_SD:
+            for j in range(_NODES.size):
+                expected += _WEIGHTS[j] * answer_entropy(m + sd * _NODES[j], guess, lapse)
+        else:
+            first = max(0, math.floor((m - 9.0 * sd + _BUMP_EDGE) / _BUMP_STEP))
+            last = min(n_bump, math.ceil((m + 9.0 * sd + _BUMP_EDGE) / _BUMP_STEP) + 1)
+            for j in range(first, last):
+                z = (-_BUMP_EDGE + j * _BUMP_STEP - m) / sd
+                expected += bump[j] * math.exp(-0.5 * z * z)
+            expected *= _BUMP_STEP / (sd * math.sqrt(2.0 * math.pi))
+            expected += low + (high - low) * share
+        flat_out[n] = max(0.0, total - expected)
+    return out
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What is known about every candidate before it is played, on the grid of the domain.
+
+    An exam has a field alone; a screen also has hypotheses with their probabilities.
+    """
+
+    rng: np.random.Generator
+    guess: float
+    lapse: float
+    latent: Callable[[], tuple[Array, Array]]  # mean and variance of f in the exam under way
+    shape: tuple[int, int]
+    hypotheses: tuple[Array, Array] | None = None  # P(hypothesis), P(heard | hypothesis)
+
+    def p_mixed(self) -> Array:
+        """P(heard), hypotheses averaged."""
+        if self.hypotheses is not None:
+            return _averaged(*self.hypotheses)
+        mu, s = self.latent()
+        out = np.zeros(mu.shape)
+        add_p_heard(mu, s, self.guess, self.lapse, 1.0, out)
+        return out
+
+
+def _averaged(weights: Array, values: Array) -> Array:
+    """Weighted sum over the first axis."""
+    out = weights[0] * values[0]
+    for weight, value in zip(weights[1:], values[1:], strict=True):
+        out += weight * value
+    return np.asarray(out)
+
+
+def differential(outlook: Outlook) -> Array:
+    """BADS: I(answer; hypothesis) = H[p_mixed] - sum_M P(M) H[p_M]."""
+    if outlook.hypotheses is None:
+        raise Refusal("the differential strategy compares hypotheses: use it in a Screen")
+    weights, heard = outlook.hypotheses
+    expected = _averaged(weights, bernoulli_entropy(heard))
+    return np.maximum(bernoulli_entropy(outlook.p_mixed()) - expected, 0.0)
+
+
+def bald(outlook: Outlook) -> Array:
+    """I(answer; field) of the exam under way: what the tone teaches about the field."""
+    mu, s = outlook.latent()
+    return information(mu, s, outlook.guess, outlook.lapse)
+
+
+def level_set(outlook: Outlook) -> Array:
+    """Straddle of the threshold f = 0: uncertain and close to it (1.96 SD - |mean|)."""
+    mu, s = outlook.latent()
+    return np.asarray(1.96 * np.sqrt(s) - np.abs(mu))
+
+
+def uncertainty(outlook: Outlook) -> Array:
+    """H[p_mixed]: the tone whose answer is least known."""
+    return bernoulli_entropy(outlook.p_mixed())
+
+
+def random(outlook: Outlook) -> Array:
+    """Any tone."""
+    return outlook.rng.random(outlook.shape)
+
+
+STRATEGIES: dict[str, Callable[[Outlook], Array]] = {
+    "differential": differential,
+    "bald": bald,
+    "level_set": level_set,
+    "uncertainty": uncertainty,
+    "random": random,
+}
+
+
+def pick(scores: Array, allowed: Mask, rng: np.random.Generator) -> tuple[int, int]:
+    """Indices of the best allowed candidate; among equals one drawn by rng."""
+    if not allowed.any():
+        raise Refusal(
+            "no tone may be played: the level limits, the device and the other ear leave none"
+        )
+    masked = np.where(allowed, scores, -np.inf)
+    best = masked.max()
+    places, levels = np.nonzero(allowed & (masked >= best - TIE))
+    n = int(rng.integers(places.size))
+    return int(places[n]), int(levels[n])

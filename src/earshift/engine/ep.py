@@ -1,0 +1,395 @@
+"""Expectation propagation for yes/no answers (method.md, section 2).
+
+Answers are explained by latent numbers z ~ N(m, S). Answer number n sees the latent through two of
+its entries, f_n = x_n z[ia_n] + z[ib_n], and is heard with probability
+
+    P(heard | f) = guess + (1 - guess - lapse) Phi(f).
+
+A psychometric field on a list of frequencies is exactly of that form (slope times level, plus one
+offset for the frequency), so the posterior lives in a few dozen numbers however many tones were
+played, and one update costs O(d^2). `fit` is the plain textbook form (one latent per answer).
+
+The algorithm is GPML Alg. 3.5 written without square roots of the site precisions W, because with
+lapses the likelihood is not log-concave and a site may have negative precision: everything goes
+through (I + S A)^-1 with A = U' W U. Cavities are kept proper by damping, never by clipping.
+
+A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gauss_tau`): that is how
+a threshold read from an audiogram enters.
+"""
+
+import logging
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Timer
+
+import numpy as np
+from numba import njit
+from numpy.typing import ArrayLike, NDArray
+
+from earshift.engine.refusal import Refusal
+
+Array = NDArray[np.float64]
+
+HEARD, MISSED, GAUSSIAN = 1, -1, 0
+
+_compiled: set[str] = set()
+
+
+@contextmanager
+def compiling(part: str) -> Iterator[None]:
+    """Around the first use of jitted code: says so when it has to be compiled first.
+
+    Compiled code is cached on disk, so this happens once on a machine; a cached start is quick and
+    stays silent.
+    """
+    if part in _compiled:
+        yield
+        return
+    notice = Timer(
+        3.0,
+        logging.getLogger("earshift").warning,
+        ["compiling the numerical kernels of the %s: once on this machine, under a minute", part],
+    )
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+        _compiled.add(part)
+    finally:
+        notice.cancel()
+
+
+SQRT_2PI = math.sqrt(2 * math.pi)
+# Steps tried in turn until the sites settle, each next one from empty sites, with the number of
+# rounds it is given: a damped step needs many more to reach the same tolerance.
+DAMPINGS, ROUNDS = (1.0, 0.5, 0.2), (3, 12, 30)
+SWEEPS = 20  # sweeps in a round, which begins with a fresh posterior
+TOLERANCE = 1e-8
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_ndtr(z: float) -> float:
+    """log Phi(z), accurate far into the lower tail."""
+    if z > -25.0:
+        return math.log(0.5 * math.erfc(-z / math.sqrt(2.0)))
+    r = 1.0 / (z * z)
+    series = 1.0 - r * (1.0 - 3.0 * r * (1.0 - 5.0 * r * (1.0 - 7.0 * r)))
+    return -0.5 * z * z - math.log(-z * SQRT_2PI) + math.log(series)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float:
+    """log of one answer's probability under its cavity N(mu, s).
+
+    For y = +-1 the likelihood is floor + (1 - guess - lapse) Phi(y f): the floor is the guess rate
+    for a heard tone and the lapse rate for a missed one.
+    """
+    floor = guess if y > 0 else lapse
+    gain = 1.0 - guess - lapse
+    z = y * mu / math.sqrt(1.0 + s)
+    if floor > 0.0:
+        return math.log(floor + gain * math.exp(log_ndtr(z)))
+    return math.log(gain) + log_ndtr(z)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tuple[float, float]:
+    """First and second derivative of `log_tilted` in mu."""
+    floor = guess if y > 0 else lapse
+    gain = 1.0 - guess - lapse
+    root = math.sqrt(1.0 + s)
+    z = y * mu / root
+    if z > -25.0:
+        mass = floor + gain * 0.5 * math.erfc(-z / math.sqrt(2.0))
+        ratio = gain * math.exp(-0.5 * z * z) / (SQRT_2PI * mass)
+    elif floor > 0.0:
+        ratio = 0.0
+    else:
+        ratio = math.exp(-0.5 * z * z - log_ndtr(z)) / SQRT_2PI
+    g1 = y * ratio / root
+    g2 = -g1 * g1 - ratio * z / (1.0 + s)
+    return g1, g2
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def assemble(m, ia, ib, x, tau, nu, A, r):
+    """A = U' W U and r = U'(nu - W U m), written into the given arrays."""
+    A[:] = 0.0
+    r[:] = 0.0
+    for n in range(x.size):
+        a, b, t = ia[n], ib[n], tau[n]
+        A[b, b] += t
+        e = nu[n] - t * (x[n] * m[a] + m[b])
+        r[b] += e
+        if x[n] != 0.0:
+            A[a, a] += t * x[n] * x[n]
+            A[a, b] += t * x[n]
+            A[b, a] += t * x[n]
+            r[a] += e * x[n]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
+    """One pass over all sites (GPML Alg. 3.5, lines 4-10).
+
+    Returns the largest relative change, and by how much log|I + S A| grew. A site whose cavity is
+    improper just now is left for the next pass: the others move first.
+    """
+    d = mu.size
+    u = np.empty(d)
+    change = 0.0
+    log_det = 0.0
+    for n in range(x.size):
+        if y[n] == GAUSSIAN:
+            continue
+        a, b, xn = ia[n], ib[n], x[n]
+        s = xn * xn * Sigma[a, a] + 2.0 * xn * Sigma[a, b] + Sigma[b, b]
+        f = xn * mu[a] + mu[b]
+        keep = 1.0 - tau[n] * s
+        if not (s > 0.0 and keep > 1e-10):
+            change = max(change, 1.0)
+            continue
+        s_cav = s / keep
+        mu_cav = (f - nu[n] * s) / keep
+        g1, g2 = tilted_slopes(y[n], mu_cav, s_cav, guess, lapse)
+        shrink = 1.0 + s_cav * g2
+        if not shrink > 1e-12:
+            change = max(change, 1.0)
+            continue
+        d_tau = -g2 / shrink - tau[n]
+        d_nu = (g1 - mu_cav * g2) / shrink - nu[n]
+        change = max(change, abs(d_tau) * s, abs(d_nu - d_tau * f) * math.sqrt(s))
+        step = damping
+        while 1.0 + step * d_tau * s <= 1e-3 and step > 1e-6:
+            step *= 0.5
+        d_tau *= step
+        d_nu *= step
+        tau[n] += d_tau
+        nu[n] += d_nu
+        grow = 1.0 / (1.0 + d_tau * s)
+        log_det -= math.log(grow)
+        for k in range(d):
+            u[k] = xn * Sigma[a, k] + Sigma[b, k]
+        scale = d_tau * grow
+        shift = (d_nu - d_tau * f) * grow
+        for k in range(d):
+            mu[k] += shift * u[k]
+            w = scale * u[k]
+            for j in range(d):
+                Sigma[k, j] -= w * u[j]
+    return change, log_det
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def invert(B):
+    """B^-1 and log|B| by Gauss-Jordan elimination with row pivoting; B is used up.
+
+    NaN for the log determinant where it is not positive. Plain loops instead of LAPACK: the
+    matrices are small, and numba compiles everything again in every caller, so that what stands
+    here decides how long a machine's first tone takes.
+    """
+    d = B.shape[0]
+    inverse = np.eye(d)
+    log_det = 0.0
+    sign = 1.0
+    for k in range(d):
+        best = k
+        for j in range(k + 1, d):
+            if abs(B[j, k]) > abs(B[best, k]):
+                best = j
+        if best != k:
+            sign = -sign
+            for c in range(d):
+                B[k, c], B[best, c] = B[best, c], B[k, c]
+                inverse[k, c], inverse[best, c] = inverse[best, c], inverse[k, c]
+        pivot = B[k, k]
+        if pivot < 0.0:
+            sign = -sign
+        log_det += math.log(abs(pivot))
+        scale = 1.0 / pivot
+        for c in range(d):
+            B[k, c] *= scale
+            inverse[k, c] *= scale
+        for j in range(d):
+            factor = B[j, k]
+            if j != k and factor != 0.0:
+                for c in range(d):
+                    B[j, c] -= factor * B[k, c]
+                    inverse[j, c] -= factor * inverse[k, c]
+    return inverse, log_det if sign > 0.0 else math.nan
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def product(A, B):
+    """A B, in plain loops (see `invert`); zeros of A cost nothing, so the sparse factor is A."""
+    out = np.zeros((A.shape[0], B.shape[1]))
+    for j in range(A.shape[0]):
+        for k in range(A.shape[1]):
+            a = A[j, k]
+            if a != 0.0:
+                for c in range(B.shape[1]):
+                    out[j, c] += a * B[k, c]
+    return out
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
+    """EP to its fixed point from the given sites (changed in place).
+
+    Returns log_Z, b, G, converged, where for any latent with cross-covariance S_* to z
+    the posterior mean is m_* + S_*' b and the posterior covariance S_** - S_*' G S_*;
+    b is also dlog_Z/dm, and (b b' - G)/2 is dlog_Z/dS (at the fixed point).
+    """
+    d = m.size
+    n_rows = x.size
+    A = np.empty((d, d))
+    r = np.empty(d)
+    mu = np.empty(d)
+    for n in range(n_rows):
+        if y[n] == GAUSSIAN:
+            tau[n] = gauss_tau[n]
+            nu[n] = 0.0
+
+    converged = False
+    rounds = 0
+    log_det = 0.0
+    Sigma = S.copy()
+    mu[:] = m
+    empty = True
+    for n in range(n_rows):
+        empty &= tau[n] == 0.0 and nu[n] == 0.0
+    attempt = 0
+    while not converged:
+        if rounds == ROUNDS[attempt]:
+            attempt += 1
+            if attempt == len(DAMPINGS):
+                break
+            rounds = 0
+            empty = False
+            for n in range(n_rows):
+                if y[n] != GAUSSIAN:
+                    tau[n] = 0.0
+                    nu[n] = 0.0
+        if rounds > 0 or not empty:
+            # The posterior of the sites as they are; this also removes the rounding that rank-one
+            # updates collect.
+            assemble(m, ia, ib, x, tau, nu, A, r)
+            B = product(A, S)
+            for k in range(d):
+                B[k, k] += 1.0
+            inverse, log_det = invert(B)
+            Sigma = product(S, inverse)
+            for k in range(d):
+                mu[k] = m[k]
+                for j in range(d):
+                    mu[k] += Sigma[k, j] * r[j]
+        for _ in range(SWEEPS):
+            change, growth = sweep(
+                ia, ib, x, y, guess, lapse, DAMPINGS[attempt], tau, nu, mu, Sigma
+            )
+            log_det += growth
+            if change < tol:
+                converged = True
+                break
+        rounds += 1
+
+    # b = (I + A S)^-1 r and G = (I + A S)^-1 A, both by way of Sigma = (I + S A)^-1 S.
+    assemble(m, ia, ib, x, tau, nu, A, r)
+    AS = product(A, Sigma)
+    G = product(A, AS.T.copy())
+    b = r.copy()
+    log_Z = -0.5 * log_det
+    for k in range(d):
+        for j in range(d):
+            G[k, j] = A[k, j] - G[k, j]
+            b[k] -= AS[k, j] * r[j]
+        log_Z += 0.5 * r[k] * (mu[k] - m[k])
+    ok = True
+    for n in range(n_rows):
+        a, k, xn, t = ia[n], ib[n], x[n], tau[n]
+        m_n = xn * m[a] + m[k]
+        log_Z += nu[n] * m_n - 0.5 * t * m_n * m_n
+        if y[n] == GAUSSIAN:
+            log_Z += 0.5 * math.log(t) - math.log(SQRT_2PI)
+            continue
+        s = xn * xn * Sigma[a, a] + 2.0 * xn * Sigma[a, k] + Sigma[k, k]
+        f = xn * mu[a] + mu[k]
+        keep = 1.0 - t * s
+        if not (s > 0.0 and keep > 0.0):
+            ok = False
+            continue
+        s_cav = s / keep
+        mu_cav = (f - nu[n] * s) / keep
+        log_site = log_tilted(y[n], mu_cav, s_cav, guess, lapse)
+        # Divide out what the Gaussian site itself integrates to against the same cavity.
+        grow = 1.0 + t * s_cav
+        quad = s_cav * nu[n] * nu[n] + 2.0 * nu[n] * mu_cav - t * mu_cav * mu_cav
+        log_Z += log_site + 0.5 * math.log(grow) - 0.5 * quad / grow
+    return log_Z, b, G, converged and ok and math.isfinite(log_Z)
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The Gaussian that EP puts in place of the posterior of the latents."""
+
+    mean: Array
+    cov: Array
+    log_evidence: float
+    converged: bool
+    grad_mean: Array  # dlog_evidence/dprior_mean
+    grad_cov: Array  # dlog_evidence/dprior_cov, all entries taken as independent
+
+
+def fit(
+    prior_mean: ArrayLike,
+    prior_cov: ArrayLike,
+    heard: ArrayLike,
+    guess: float = 0.0,
+    lapse: float = 0.0,
+) -> Posterior:
+    """Posterior of latents f ~ N(prior_mean, prior_cov), one yes/no answer for each.
+
+    P(heard | f) = guess + (1 - guess - lapse) Phi(f). Without answers the prior comes back.
+    """
+    mean = np.array(prior_mean, dtype=float)
+    cov = np.array(prior_cov, dtype=float)
+    answers = np.asarray(heard)
+    n = mean.size
+    if mean.ndim != 1 or cov.shape != (n, n) or answers.shape != (n,):
+        raise Refusal(
+            "ep.fit needs prior_mean of length n, prior_cov n x n and n answers; "
+            f"got shapes {mean.shape}, {cov.shape} and {answers.shape}"
+        )
+    if not (np.isfinite(mean).all() and np.isfinite(cov).all()):
+        raise Refusal("ep.fit needs a finite prior mean and covariance")
+    if not np.allclose(cov, cov.T, rtol=1e-8, atol=1e-10):
+        raise Refusal("ep.fit needs a symmetric prior covariance")
+    if not np.isin(answers, (0, 1)).all():
+        raise Refusal("ep.fit needs answers that are True/False or 1/0")
+    check_rates(guess, lapse)
+    if n == 0:
+        return Posterior(mean, cov, 0.0, True, np.zeros(0), np.zeros((0, 0)))
+    y = np.where(answers.astype(bool), HEARD, MISSED).astype(np.int64)
+    index = np.arange(n)
+    zeros = np.zeros(n)
+    log_Z, b, G, converged = run(
+        mean, cov, np.zeros(n, np.int64), index, zeros, y, zeros,
+        float(guess), float(lapse), np.zeros(n), np.zeros(n), TOLERANCE,
+    )  # fmt: skip
+    return Posterior(
+        mean=mean + cov @ b,
+        cov=cov - cov @ G @ cov,
+        log_evidence=float(log_Z),
+        converged=bool(converged),
+        grad_mean=b,
+        grad_cov=0.5 * (np.outer(b, b) - G),
+    )
+
+
+def check_rates(guess: float, lapse: float) -> None:
+    """Refuse guess and lapse rates that leave no audible range."""
+    for name, rate in (("guess", guess), ("lapse", lapse)):
+        if not (isinstance(rate, int | float) and 0.0 <= rate < 0.5):
+            raise Refusal(f"{name} rate must be a number from 0 to below 0.5, got {rate!r}")

@@ -1,0 +1,183 @@
+"""Numbers learned from people, each with its source (method.md, sections 2 and 7).
+
+`norms.json` is written by `studies/derive_norms.py` from NHANES audiograms; nothing in it is typed
+by hand. Here it becomes hearing-loss classes, standard audiograms, a population norm and the
+hyperpriors of the psychometric field.
+"""
+
+import json
+from dataclasses import dataclass, replace
+from functools import cache, cached_property
+from importlib import resources
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import finite
+
+Array = NDArray[np.float64]
+
+
+@cache
+def tables() -> dict[str, Any]:
+    """The shipped tables, as plain data."""
+    text = resources.files("earshift.engine").joinpath("norms.json").read_text(encoding="utf-8")
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+def class_names() -> tuple[str, ...]:
+    """The seven hearing-loss classes, best hearing first."""
+    return tuple(tables()["class_medians"]["thresholds_db_hl"])
+
+
+def class_median(name: str) -> dict[float, float]:
+    """Median thresholds of one hearing-loss class: frequency in Hz to dB HL (NHANES)."""
+    block = tables()["class_medians"]
+    medians = block["thresholds_db_hl"]
+    if name not in medians:
+        raise Refusal(f"unknown hearing-loss class {name!r}; known: {', '.join(medians)}")
+    pairs = zip(block["frequencies_hz"], medians[name], strict=True)
+    return {float(f): float(level) for f, level in pairs}
+
+
+@dataclass(frozen=True)
+class Hyperprior:
+    """Gaussian over theta = (c, log alpha, log beta, log l), and the prior mean of the slope."""
+
+    mean: tuple[float, ...]
+    cov: tuple[tuple[float, ...], ...]
+    slope_mean: float = 0.0
+
+    @cached_property
+    def _whitened(self) -> tuple[Array, Array]:
+        return np.array(self.mean), np.linalg.cholesky(np.array(self.cov))
+
+    def whitened(self, axes: int = 1) -> tuple[Array, Array]:
+        """(centre, chol) with theta = centre + chol u, u standard normal.
+
+        Each further smooth axis gets a length of its own, with the same prior as the first but
+        independent of it; its mean is the first one's unless this prior was centred on a theta
+        that has its own.
+        """
+        centre, chol = self._whitened
+        extra = axes - 1
+        if extra == 0:
+            return centre, chol
+        size = chol.shape[0] + extra
+        length_sd = float(np.sqrt(np.array(self.cov)[-1, -1]))
+        wide = np.diag(np.full(size, length_sd))
+        wide[: chol.shape[0], : chol.shape[0]] = chol
+        return np.concatenate([centre, np.repeat(centre[-1], size - centre.size)]), wide
+
+    def centred_on(self, theta: Array) -> "Hyperprior":
+        """The same spread around another mode."""
+        return replace(self, mean=tuple(float(t) for t in theta))
+
+    def scaled(self, factor: float) -> "Hyperprior":
+        """The same mode with all standard deviations multiplied by a factor."""
+        return replace(self, cov=tuple(tuple(factor**2 * c for c in row) for row in self.cov))
+
+
+READING_SD_DB = 4.3  # of one threshold of an audiogram; the hyperprior's length depends on it
+
+
+def reading_sds() -> tuple[float, ...]:
+    """The assumed noises of a reading for which a hyperprior ships."""
+    return tuple(sorted([READING_SD_DB, *_other_hyperpriors()]))
+
+
+@cache
+def _other_hyperpriors() -> dict[float, dict[str, Any]]:
+    return {b["threshold_noise_sd_db"]: b for b in tables()["hyperprior"]["sensitivity"]}
+
+
+@cache
+def hyperprior(sloped: bool = False, reading_sd_db: float = READING_SD_DB) -> Hyperprior:
+    """The population hyperprior; `sloped` gives the slope a positive prior mean.
+
+    The sloped one is for references that carry no trials (an audiogram, a norm): they say where
+    the threshold is and nothing about how steeply hearing rises there. Another `reading_sd_db` is
+    for studies of how much the hyperprior matters.
+    """
+    if sloped:
+        block = tables()["hyperprior_sloped"]
+    elif reading_sd_db == READING_SD_DB:
+        block = tables()["hyperprior"]
+    elif reading_sd_db in _other_hyperpriors():
+        block = _other_hyperpriors()[reading_sd_db]
+    else:
+        known = ", ".join(f"{sd:g}" for sd in reading_sds())
+        raise Refusal(f"there is no hyperprior for a reading SD of {reading_sd_db!r}: {known}")
+    return Hyperprior(
+        mean=tuple(block["mean"]),
+        cov=tuple(tuple(row) for row in block["covariance"]),
+        slope_mean=float(block.get("slope_mean", 0.0)),
+    )
+
+
+@dataclass(frozen=True)
+class Norm:
+    """A population's thresholds: mean and covariance over frequencies, with their source.
+
+    The shipped one is `population_norm()`. Norms by age and sex need the user's own table: the one
+    at hand (ISO 7029 as transcribed by others) is not verified and does not ship.
+    """
+
+    frequencies_hz: tuple[float, ...]
+    mean_db_hl: tuple[float, ...]
+    cov_db2: tuple[tuple[float, ...], ...]
+    source: str = "supplied by the user"
+
+    def __post_init__(self) -> None:
+        try:
+            frequencies = tuple(finite(f, "a frequency of a norm") for f in self.frequencies_hz)
+            means = tuple(finite(m, "a mean of a norm") for m in self.mean_db_hl)
+            cov = np.array(self.cov_db2, dtype=float)
+        except TypeError as error:
+            raise Refusal(f"a norm needs lists of numbers: {error}") from None
+        size = len(frequencies)
+        if size == 0 or len(means) != size or cov.shape != (size, size):
+            raise Refusal(
+                "a norm needs as many means as frequencies, at least one, and a square covariance "
+                f"to match; got {size}, {len(means)} and {cov.shape}"
+            )
+        if min(frequencies) <= 0 or len(set(frequencies)) != size:
+            raise Refusal("a norm needs different, positive frequencies")
+        if not np.isfinite(cov).all():
+            raise Refusal("a norm needs finite covariances")
+        if not np.allclose(cov, cov.T) or np.linalg.eigvalsh(cov).min() <= 0:
+            raise Refusal("a norm's covariance must be symmetric and positive definite")
+        object.__setattr__(self, "frequencies_hz", frequencies)
+        object.__setattr__(self, "mean_db_hl", means)
+        object.__setattr__(self, "cov_db2", tuple(tuple(row) for row in cov.tolist()))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "frequencies_hz": list(self.frequencies_hz),
+            "mean_db_hl": list(self.mean_db_hl),
+            "cov_db2": [list(row) for row in self.cov_db2],
+            "source": self.source,
+        }
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> "Norm":
+        return cls(
+            frequencies_hz=tuple(data["frequencies_hz"]),
+            mean_db_hl=tuple(data["mean_db_hl"]),
+            cov_db2=tuple(tuple(row) for row in data["cov_db2"]),
+            source=data["source"],
+        )
+
+
+def population_norm() -> Norm:
+    """US adults, 2011-2016 (NHANES): mean and covariance of thresholds at seven frequencies."""
+    block = tables()["population"]
+    return Norm(
+        frequencies_hz=tuple(block["frequencies_hz"]),
+        mean_db_hl=tuple(block["mean_db_hl"]),
+        cov_db2=tuple(tuple(row) for row in block["covariance_db2"]),
+        source=block["source"],
+    )

@@ -1,0 +1,423 @@
+"""Threshold-shift rules: what counts as "changed" (practice: OSHA, NIOSH, MSHA, ASHA, CTCAE).
+
+A rule is a list of criteria on the shift in dB (worse is positive); it is met when any of them is.
+The same objects judge two finished audiograms here and the posterior of a shift in a screen.
+Missing data fail safe: one criterion met is enough for "met", "not met" needs every criterion.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from functools import cache
+from importlib import resources
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import Audiogram, finite
+from earshift.engine.values import EARS
+
+Array = NDArray[np.float64]
+
+EPSILON_DB = 1e-9  # a mean of 10 dB is met though its sum of thirds rounds to 9.999...
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """The mean (or every one: `all`) of the shifts at these frequencies is at least so many dB."""
+
+    frequencies_hz: tuple[float, ...]
+    at_least_db: float
+    combine: str = "mean"
+
+    def __post_init__(self) -> None:
+        if isinstance(self.frequencies_hz, str) or not isinstance(self.frequencies_hz, Iterable):
+            raise Refusal(
+                f"a criterion needs a list of frequencies in Hz, got {self.frequencies_hz!r}"
+            )
+        clean = tuple(finite(f, "a frequency of a criterion") for f in self.frequencies_hz)
+        if not clean or min(clean) <= 0 or len(set(clean)) != len(clean):
+            raise Refusal(
+                f"a criterion needs different, positive frequencies, got {self.frequencies_hz!r}"
+            )
+        object.__setattr__(self, "frequencies_hz", clean)
+        object.__setattr__(self, "at_least_db", finite(self.at_least_db, "at_least_db"))
+        if self.combine not in ("mean", "all"):
+            raise Refusal(f"combine must be 'mean' or 'all', got {self.combine!r}")
+
+    def margin(self, shift_db: Array) -> Array:
+        """How far the shifts (last axis: this criterion's frequencies) are past the criterion."""
+        combined = shift_db.mean(axis=-1) if self.combine == "mean" else shift_db.min(axis=-1)
+        return np.asarray(combined - self.at_least_db + EPSILON_DB)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A named set of criteria with its source; met when any criterion is."""
+
+    name: str
+    criteria: tuple[Criterion, ...]
+    text: str = ""
+    source: str = "supplied by the user"
+    verified: bool = True
+    confirm_by_retest: bool = False  # met only if an immediate retest meets the same criterion
+    age_correction: bool = True  # whether the rule's authors allow it
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise Refusal(f"a rule needs a name, got {self.name!r}")
+        if not isinstance(self.criteria, Iterable):
+            raise Refusal(f"a rule needs a list of criteria, got {self.criteria!r}")
+        object.__setattr__(self, "criteria", tuple(self.criteria))
+        if not self.criteria or not all(isinstance(c, Criterion) for c in self.criteria):
+            raise Refusal("a rule needs at least one earshift.engine.rules.Criterion")
+
+    @property
+    def frequencies_hz(self) -> tuple[float, ...]:
+        """All frequencies the rule looks at, in order."""
+        return tuple(sorted({f for c in self.criteria for f in c.frequencies_hz}))
+
+    def margin(self, shift_db: Array) -> Array:
+        """dB past the rule, the best criterion counting; last axis: `frequencies_hz`."""
+        order = {f: k for k, f in enumerate(self.frequencies_hz)}
+        if shift_db.shape[-1:] != (len(order),):
+            raise Refusal(
+                f"the rule {self.name} needs shifts at {len(order)} frequencies, "
+                f"got an array of shape {shift_db.shape}"
+            )
+        margins = [c.margin(shift_db[..., [order[f] for f in c.frequencies_hz]])
+                   for c in self.criteria]  # fmt: skip
+        return np.asarray(np.max(margins, axis=0))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "criteria": [
+                {
+                    "frequencies_hz": list(c.frequencies_hz),
+                    "at_least_db": c.at_least_db,
+                    "combine": c.combine,
+                }
+                for c in self.criteria
+            ],
+            "text": self.text,
+            "source": self.source,
+            "verified": self.verified,
+            "confirm_by_retest": self.confirm_by_retest,
+            "age_correction": self.age_correction,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "Rule":
+        criteria = tuple(
+            Criterion(tuple(c["frequencies_hz"]), c["at_least_db"], c["combine"])
+            for c in data["criteria"]
+        )
+        words = {k: data[k] for k in ("name", "text", "source", "verified")}
+        return cls(
+            criteria=criteria,
+            confirm_by_retest=data["confirm_by_retest"],
+            age_correction=data["age_correction"],
+            **words,
+        )
+
+
+_STS_HZ = (2000.0, 3000.0, 4000.0)
+_NIOSH_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0)
+_OTOTOXIC_HZ = (1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
+
+RULES: dict[str, Rule] = {
+    rule.name: rule
+    for rule in (
+        Rule(
+            name="osha-sts",
+            criteria=(Criterion(_STS_HZ, 10.0),),
+            text="standard threshold shift: mean shift at 2000, 3000 and 4000 Hz of 10 dB or more",
+            source="29 CFR 1910.95(g)(10)(i)",
+        ),
+        Rule(
+            name="niosh-15",
+            criteria=tuple(Criterion((f,), 15.0) for f in _NIOSH_HZ),
+            text="significant threshold shift: 15 dB or more at any of 500 to 6000 Hz, to be "
+            "confirmed by an immediate retest at the same frequency",
+            source="NIOSH 98-126, NIOSH 96-110",
+            confirm_by_retest=True,
+            age_correction=False,
+        ),
+        Rule(
+            name="msha-sts",
+            criteria=(Criterion(_STS_HZ, 10.0),),
+            text="standard threshold shift: mean shift at 2000, 3000 and 4000 Hz of 10 dB or more",
+            source="30 CFR 62.101",
+        ),
+        Rule(
+            name="asha-1994",
+            criteria=(
+                *(Criterion((f,), 20.0) for f in _OTOTOXIC_HZ),
+                *(Criterion(pair, 10.0, "all") for pair in pairwise(_OTOTOXIC_HZ)),
+            ),
+            text="ototoxic change: 20 dB or more at one frequency, or 10 dB or more at two "
+            "adjacent ones (loss of response at three frequencies is not judged here)",
+            source="ASHA 1994, wording not verified",
+            verified=False,
+        ),
+        Rule(
+            name="ctcae-5-grade-1",
+            criteria=tuple(Criterion(pair, 15.0) for pair in pairwise(_OTOTOXIC_HZ)),
+            text="hearing impaired, grade 1 or more: shift of 15 dB or more averaged over two "
+            "contiguous frequencies",
+            source="CTCAE v5, adults in a monitoring programme; one secondary source",
+            verified=False,
+        ),
+    )
+}
+
+
+def unverified_note(rule: "Rule") -> str | None:
+    """The mark that every output of an unverified rule carries."""
+    return None if rule.verified else f"The rule {rule.name} is not verified: {rule.source}."
+
+
+def as_rule(rule: "str | Rule", allow_unverified: bool = False) -> Rule:
+    """A Rule from itself or its name; an unverified one only when the caller says so."""
+    if not isinstance(rule, Rule):
+        if not isinstance(rule, str) or rule not in RULES:
+            known = [name for name in RULES if allow_unverified or RULES[name].verified]
+            raise Refusal(f"unknown rule {rule!r}; known: {', '.join(known)}")
+        rule = RULES[rule]
+    if not rule.verified and not allow_unverified:
+        raise Refusal(
+            f"the rule {rule.name} is not verified against its source ({rule.source}); "
+            "in Python, allow_unverified=True uses it, and every output will say so"
+        )
+    return rule
+
+
+# Age correction --------------------------------------------------------------------------------
+
+
+@cache
+def _age_table() -> dict[str, Any]:
+    text = (
+        resources.files("earshift.engine")
+        .joinpath("age_correction.json")
+        .read_text(encoding="utf-8")
+    )
+    loaded: dict[str, Any] = json.loads(text)
+    return loaded
+
+
+@dataclass(frozen=True)
+class AgeCorrection:
+    """An employer's policy of taking off what age alone explains; off unless given.
+
+    The correction is the table at the age now minus the table at the age of the baseline. The
+    shipped table has 2000, 3000 and 4000 Hz only; other frequencies need a table of the user's own:
+    a mapping from age to dB for each frequency.
+    """
+
+    sex: str
+    age_baseline: int
+    age_now: int
+    table: Mapping[float, Mapping[int, float]] | None = None
+
+    def __post_init__(self) -> None:
+        if self.table is None and self.sex not in ("male", "female"):
+            raise Refusal(
+                "the shipped age table knows 'male' and 'female' only; for others give a table "
+                f"or no age correction, got {self.sex!r}"
+            )
+        for name in ("age_baseline", "age_now"):
+            if not 0 <= finite(getattr(self, name), name) <= 120:
+                raise Refusal(f"{name} must be an age in years, got {getattr(self, name)!r}")
+        if self.age_now < self.age_baseline:
+            raise Refusal("age_now must not be below age_baseline")
+
+    def at(self, frequency_hz: float) -> float:
+        """dB to take off the shift at a frequency."""
+        return self._value(frequency_hz, self.age_now) - self._value(
+            frequency_hz, self.age_baseline
+        )
+
+    def _value(self, frequency_hz: float, age: int) -> float:
+        if self.table is not None:
+            if frequency_hz not in self.table:
+                raise Refusal(f"the age table given has no {frequency_hz:g} Hz")
+            ages = self.table[frequency_hz]
+            years = min(max(int(age), min(ages)), max(ages))
+            if years not in ages:
+                raise Refusal(f"the age table given has no age {years} at {frequency_hz:g} Hz")
+            return finite(ages[years], f"age {years} at {frequency_hz:g} Hz in the age table")
+        shipped = _age_table()
+        if frequency_hz not in shipped["frequencies_hz"]:
+            raise Refusal(f"no verified age correction ships for {frequency_hz:g} Hz; give a table")
+        low, high = shipped["ages"]
+        row = shipped[self.sex][min(max(int(age), low), high) - low]
+        return float(row[shipped["frequencies_hz"].index(frequency_hz)])
+
+
+# Two finished audiograms -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class EarFinding:
+    """One rule on one ear's two audiograms."""
+
+    rule: str
+    decision: str  # changed, unchanged or not determinable
+    shifts_db: Mapping[float, float]  # after age correction, where there is one, and method offsets
+    margin_db: float | None  # past the criterion, of what could be judged
+    missing_hz: tuple[float, ...]
+    met: tuple[Criterion, ...] = ()
+    unjudged: tuple[Criterion, ...] = ()
+    ear: str | None = None
+    baseline_date: date | None = None
+    current_date: date | None = None
+    unverified: str | None = None  # a rule that was not checked against its source says so here
+
+
+def judge_ear(
+    rule: str | Rule,
+    baseline: Audiogram,
+    current: Audiogram,
+    age: AgeCorrection | None = None,
+    dates: tuple[date | None, date | None] = (None, None),
+    ear: str | None = None,
+    allow_unverified: bool = False,
+) -> EarFinding:
+    """Apply a rule to an ear's baseline and current audiogram, taken on these dates.
+
+    A frequency without a threshold in either is missing; "no response" now, where the baseline has
+    a threshold, is a shift of at least the difference and can only help to meet a criterion.
+    Where the two audiograms' method offsets differ, the difference is no shift and is taken off.
+    """
+    rule = as_rule(rule, allow_unverified)
+    if ear not in (None, *EARS):
+        raise Refusal(f"ear must be left, right or None, got {ear!r}")
+    if None not in dates and dates[0] > dates[1]:  # type: ignore[operator]
+        raise Refusal(
+            f"the baseline ({dates[0]}) is later than the current audiogram ({dates[1]}): swapped?"
+        )
+    if age is not None and not rule.age_correction:
+        raise Refusal(f"{rule.name} is judged without age correction ({rule.source})")
+    # For every frequency of the rule, also those not measured: whether a rule can be corrected
+    # for age must not depend on the data at hand.
+    explained = {
+        f: current.method_offset_db - baseline.method_offset_db + (age.at(f) if age else 0.0)
+        for f in rule.frequencies_hz
+    }
+    shifts: dict[float, float] = {}
+    at_least: set[float] = set()
+    for f in rule.frequencies_hz:
+        before = baseline.thresholds_db_hl.get(f)
+        now = current.thresholds_db_hl.get(f)
+        if before is None:
+            continue
+        if now is None and f in current.no_response_db_hl:
+            now = current.no_response_db_hl[f]
+            at_least.add(f)
+        if now is None:
+            continue
+        shifts[f] = now - before - explained[f]
+    margins, met, unjudged = [], [], []
+    for criterion in rule.criteria:
+        if all(f in shifts for f in criterion.frequencies_hz):
+            margin = float(
+                criterion.margin(np.array([shifts[f] for f in criterion.frequencies_hz]))
+            )
+            margins.append(margin)
+            if margin >= 0:
+                met.append(criterion)
+            # A lower bound below the criterion says nothing about being below it.
+            if margin < 0 and at_least & set(criterion.frequencies_hz):
+                unjudged.append(criterion)
+        else:
+            unjudged.append(criterion)
+    return EarFinding(
+        rule=rule.name,
+        decision="changed" if met else "not determinable" if unjudged else "unchanged",
+        shifts_db=shifts,
+        margin_db=max(margins) - EPSILON_DB if margins else None,
+        missing_hz=tuple(f for f in rule.frequencies_hz if f not in shifts),
+        met=tuple(met),
+        unjudged=tuple(unjudged),
+        ear=ear,
+        baseline_date=dates[0],
+        current_date=dates[1],
+        unverified=unverified_note(rule),
+    )
+
+
+def confirmed(first: EarFinding, retest: EarFinding) -> EarFinding:
+    """A finding after its immediate retest: changed if both meet the same criterion.
+
+    A retest that could not be judged there leaves a first finding of "changed" not determinable.
+    """
+    if (first.rule, first.ear, first.baseline_date) != (
+        retest.rule, retest.ear, retest.baseline_date,
+    ):  # fmt: skip
+        raise Refusal("a retest confirms the same rule on the same ear against its baseline")
+    if first.decision != "changed":
+        return first
+    both = tuple(c for c in first.met if c in retest.met)
+    if both:
+        return replace(first, met=both)
+    judged = not set(first.met) & set(retest.unjudged)
+    return replace(
+        first,
+        met=(),
+        decision="unchanged" if judged and not first.unjudged else "not determinable",
+        shifts_db=retest.shifts_db,
+        margin_db=retest.margin_db,
+    )
+
+
+def judge_person(findings: Mapping[str, EarFinding | None]) -> str:
+    """One ear suffices for "changed"; "unchanged" needs both ears, named left and right."""
+    if not findings.keys() <= set(EARS):
+        raise Refusal(f"ears are 'left' and 'right', got {sorted(map(str, findings))}")
+    given = [(ear, finding) for ear, finding in findings.items() if finding is not None]
+    if len({finding.rule for _, finding in given}) > 1:
+        raise Refusal("both ears must be judged by the same rule")
+    for ear, finding in given:
+        if finding.ear not in (None, ear):
+            raise Refusal(f"the finding of the {finding.ear} ear was given as the {ear} one")
+    decisions = [
+        "not determinable" if finding is None else finding.decision
+        for finding in (findings.get("left"), findings.get("right"))
+    ]
+    return person_decision(*decisions)
+
+
+def person_decision(right: str, left: str) -> str:
+    """What the decisions on two ears say of the person."""
+    decisions = {right, left}
+    if "changed" in decisions:
+        return "changed"
+    if decisions == {"unchanged"}:
+        return "unchanged"
+    return "inconclusive" if "inconclusive" in decisions else "not determinable"
+
+
+def recordable(
+    finding: EarFinding, current: Audiogram, work_related: bool | None = None
+) -> bool | None:
+    """29 CFR 1904.10: an STS and, uncorrected for age, a mean of 25 dB HL at 2, 3 and 4 kHz now.
+
+    None when it cannot be said; whether a shift is related to work is a professional's decision.
+    One condition that fails is enough for False. "No response" now is at least the level tried.
+    """
+    if finding.rule != "osha-sts":
+        raise Refusal(f"recordable speaks of an OSHA STS, not of {finding.rule}")
+    if finding.decision == "unchanged" or work_related is False:
+        return False
+    levels = {**current.thresholds_db_hl, **current.no_response_db_hl}
+    if not all(f in levels for f in _STS_HZ):
+        return None
+    if sum(levels[f] for f in _STS_HZ) / 3 < 25 - EPSILON_DB:
+        return None if any(f in current.no_response_db_hl for f in _STS_HZ) else False
+    return True if finding.decision == "changed" and work_related else None

@@ -1,0 +1,325 @@
+"""Exams for other programs and languages: one JSON object a line in, one a line out.
+
+`Conversation` holds one exam or screen and answers messages; it never raises for what a client
+sends. `converse` runs it over two streams. See docs/protocol.md. Level limits are the server's and
+not the client's: a message cannot loosen them, and data saved under looser ones are not loaded.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import IO, Any
+
+from earshift.devices.delivery import CAP_DB_HL, supervised_limits
+from earshift.engine.exam import Exam, Reference, Screen, Spot, reference_from_dict
+from earshift.engine.notch import NotchSettings
+from earshift.engine.refusal import Refusal
+from earshift.engine.shift import RuleSettings
+from earshift.engine.stimulus import (
+    DOMAINS,
+    Audiogram,
+    Domain,
+    Limits,
+    Stimulus,
+    Tone,
+    as_domain,
+    finite,
+    whole,
+)
+from earshift.engine.values import HEARING_LEVEL
+
+VERSION = 1
+MAX_LINE_BYTES = 4 * 1024 * 1024
+MAX_ERROR = 500
+MAX_CANDIDATES = 50_000  # stimuli of a domain: more would make a client wait for ever
+KINDS: dict[str, type[Exam] | type[Screen]] = {"exam": Exam, "screen": Screen}
+# The fields of every message, needed and further ones, besides do and id.
+FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "begin": (("kind",), ("options", "cap_db_hl")),
+    "ask": ((), ()),
+    "tell": (("heard",), ("stimulus", "trial", "catch")),
+    "verdict": ((), ("places",)),
+    "save": ((), ()),
+    "load": (("data",), ()),
+    "quit": ((), ()),
+}
+_COMMON = ("seed", "max_tones", "domain", "other_ear", "transducer")
+OPTIONS = {
+    "exam": (*_COMMON, "strategy", "halton_tones", "guess", "lapse"),
+    "screen": (*_COMMON, "reference", "rule", "protocol", "hypotheses", "settings"),
+}
+
+
+class Conversation:
+    """One client's exam. `handle` answers a line with a line."""
+
+    def __init__(self, limited: bool = True) -> None:
+        self.limited = limited
+        self.sitting: Exam | Screen | None = None
+        self.over = False
+        self._deeds: dict[str, Callable[..., dict[str, Any]]] = {
+            "begin": self._begin,
+            "ask": self._ask,
+            "tell": self._tell,
+            "verdict": self._verdict,
+            "save": self._save,
+            "load": self._load,
+            "quit": self._quit,
+        }
+
+    def handle(self, line: bytes) -> str:
+        """The answer to one line, whatever the line is."""
+        message: Any = None
+        try:
+            message = _parsed(line)
+            answer = {"ok": True, **self._answer(message)}
+            return json.dumps(_labelled(answer, message), allow_nan=False)
+        except (ValueError, OverflowError) as error:
+            words = _short(str(error))
+        except (KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
+            words = f"this message has a form that is not understood ({type(error).__name__})"
+        return json.dumps(_labelled({"ok": False, "error": words}, message))
+
+    def _answer(self, message: Any) -> dict[str, Any]:
+        if not isinstance(message, dict):
+            raise Refusal(f'a message is a JSON object such as {{"do": "ask"}}, got {message!r}')
+        deed = message.get("do")
+        if not isinstance(deed, str) or deed not in FIELDS:
+            raise Refusal(f"do must be one of {', '.join(FIELDS)}, got {deed!r}")
+        given = {name: value for name, value in message.items() if name not in ("do", "id")}
+        needed, further = FIELDS[deed]
+        missing = [name for name in needed if name not in given]
+        unknown = [name for name in given if name not in (*needed, *further)]
+        if missing:
+            raise Refusal(f"a {deed} message needs {', '.join(missing)}")
+        if unknown:
+            raise Refusal(f"a {deed} message has no field {', '.join(unknown)}")
+        return {"do": deed, **self._deeds[deed](**given)}
+
+    def _open(self) -> Exam | Screen:
+        if self.sitting is None:
+            raise Refusal("there is no exam yet: begin one, or load one")
+        return self.sitting
+
+    def _begin(
+        self, kind: str, options: Any = None, cap_db_hl: float = CAP_DB_HL
+    ) -> dict[str, Any]:
+        if not isinstance(kind, str) or kind not in KINDS:
+            raise Refusal(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+        given = {} if options is None else options
+        if not isinstance(given, dict):
+            raise Refusal(f"options must be an object, got {given!r}")
+        unknown = [name for name in given if name not in OPTIONS[kind]]
+        if unknown:
+            raise Refusal(
+                f"options of a {kind} are {', '.join(OPTIONS[kind])}; got {', '.join(unknown)}"
+            )
+        built = self._built(given)
+        limits = supervised_limits(cap_db_hl) if self.limited else None
+        if kind == "exam":
+            self._adopt(Exam.clinical(**built, limits=limits))
+        else:
+            if "rule" not in built and "protocol" not in built and "hypotheses" not in built:
+                raise Refusal("a screen needs a rule, a protocol or hypotheses to ask about")
+            self._adopt(Screen(**{"domain": "audiometer", **built}, limits=limits))
+        return self._where()
+
+    def _built(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """A client's options as the library takes them."""
+        built = dict(given)
+        if "domain" in built:
+            built["domain"] = _domain(built["domain"])
+        if built.get("other_ear") is not None:
+            built["other_ear"] = _audiogram(built["other_ear"])
+        if built.get("reference") is not None:
+            built["reference"] = _reference(built["reference"])
+        if built.get("settings") is not None:
+            kind = NotchSettings if built.get("hypotheses") else RuleSettings
+            try:
+                built["settings"] = kind(**built["settings"])
+            except TypeError as error:
+                raise Refusal(f"unknown setting: {error}") from None
+        return built
+
+    def _adopt(self, sitting: Exam | Screen) -> None:
+        if self.limited and not _within(sitting):
+            raise Refusal(
+                "this exam has no level limits, or looser ones than a supervised test, or other "
+                "stimuli than tones in dB HL; for simulation: `earshift protocol --limits none`"
+            )
+        self.sitting = sitting
+
+    def _where(self) -> dict[str, Any]:
+        sitting = self._open()
+        return {"trial": len(sitting.trials) + 1, "done": sitting.done}
+
+    def _ask(self) -> dict[str, Any]:
+        return {"stimulus": self._open().ask().to_dict(), **self._where()}
+
+    def _tell(
+        self, heard: Any, stimulus: Any = None, trial: Any = None, catch: Any = False
+    ) -> dict[str, Any]:
+        sitting = self._open()
+        if not isinstance(catch, bool):
+            raise Refusal(f"catch must be true or false, got {catch!r}")
+        due = len(sitting.trials) + 1
+        if trial is not None and whole(trial, "trial", 1) != due:
+            raise Refusal(f"trial {trial} is not the one to answer now, which is {due}")
+        if catch:
+            if not isinstance(sitting, Screen):
+                raise Refusal("silent trials count in a screen; an exam does not take them")
+            sitting.tell_catch(heard)
+            return self._where()
+        sitting.tell(sitting.ask() if stimulus is None else _stimulus(stimulus), heard)
+        return self._where()
+
+    def _verdict(self, places: Any = None) -> dict[str, Any]:
+        sitting = self._open()
+        spots = None if places is None else _spots(places)
+        thresholds = [asdict(threshold) for threshold in sitting.thresholds(spots)]
+        answer = {**self._where(), "tones": len(sitting.trials), "thresholds": thresholds}
+        if isinstance(sitting, Exam):
+            return answer
+        verdict = sitting.verdict(spots)
+        return {**answer, "verdict": verdict.to_dict(), "words": str(verdict)}
+
+    def _save(self) -> dict[str, Any]:
+        return {"data": self._open().to_dict()}
+
+    def _load(self, data: Any) -> dict[str, Any]:
+        if not isinstance(data, dict) or data.get("kind") not in list(KINDS):
+            raise Refusal("data must be what a save answered, with the kind exam or screen")
+        self._adopt(KINDS[data["kind"]].from_dict(data))
+        return self._where()
+
+    def _quit(self) -> dict[str, Any]:
+        self.over = True
+        return {}
+
+
+def _short(words: str) -> str:
+    """An error that quotes what was sent does not send all of it back."""
+    return words if len(words) <= MAX_ERROR else f"{words[:MAX_ERROR]} ..."
+
+
+def _labelled(answer: dict[str, Any], message: Any) -> dict[str, Any]:
+    """The answer with the message's id, if it has one that can be given back."""
+    label = message.get("id") if isinstance(message, dict) else None
+    return {**answer, "id": label} if isinstance(label, str | int) else answer
+
+
+def _parsed(line: bytes) -> Any:
+    if len(line) > MAX_LINE_BYTES:
+        raise Refusal(f"a line has at most {MAX_LINE_BYTES} bytes; this one was left out")
+
+    def refuse(word: str) -> None:
+        raise Refusal(f"{word} is no JSON number")
+
+    try:
+        return json.loads(line.decode("utf-8"), parse_constant=refuse)
+    except UnicodeDecodeError:
+        raise Refusal("a line must be UTF-8 text") from None
+    except json.JSONDecodeError as error:
+        raise Refusal(f"not JSON: {error}") from None
+
+
+def _within(sitting: Exam | Screen) -> bool:
+    """Whether the limits are no looser than a supervised test's, which speak of tones alone."""
+    own, most = sitting.limits, supervised_limits()
+    return (
+        own is not None
+        and sitting.domain.of_tones
+        and sitting.domain.intensity.unit == HEARING_LEVEL
+        and all(
+            (getattr(own, name) or 0.0) <= (getattr(most, name) or 0.0) for name in _LIMIT_NAMES
+        )
+    )
+
+
+_LIMIT_NAMES = tuple(name for name in asdict(Limits()) if name != "device")
+
+
+def _domain(given: Any) -> Domain:
+    """A preset by name, lists of frequencies and levels, or a domain's own data."""
+    if isinstance(given, dict) and given.keys() == {"frequencies_hz", "levels_db_hl"}:
+        domain = Domain.tones(given["frequencies_hz"], given["levels_db_hl"])
+    elif isinstance(given, dict):
+        try:
+            domain = Domain.from_dict(given)
+        except (KeyError, TypeError):
+            raise Refusal(
+                f"domain must be one of {', '.join(DOMAINS)}, an object with frequencies_hz and "
+                "levels_db_hl, or one with intensity and smooth axes"
+            ) from None
+    else:
+        domain = as_domain(given)
+    count = domain.shape[0] * domain.shape[1]
+    if count > MAX_CANDIDATES:
+        raise Refusal(f"a domain has at most {MAX_CANDIDATES} stimuli, this one has {count}")
+    return domain
+
+
+def _audiogram(given: Any) -> Audiogram:
+    """An audiogram whose thresholds are an object of Hz to dB HL, or its own data."""
+    if not isinstance(given, dict):
+        raise Refusal(f"an audiogram is an object with thresholds_db_hl, got {given!r}")
+    full = {**Audiogram({1000.0: 0.0}).to_dict(), "thresholds_db_hl": {}, **given}
+    for name in ("thresholds_db_hl", "no_response_db_hl"):
+        if isinstance(full[name], dict):
+            full[name] = [(_hertz(f), level) for f, level in full[name].items()]
+    try:
+        return Audiogram.from_dict(full)
+    except TypeError:
+        raise Refusal("an audiogram has thresholds_db_hl: frequency in Hz to dB HL") from None
+
+
+def _hertz(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise Refusal(f"a frequency in Hz is a number, got {text!r}") from None
+
+
+def _reference(given: Any) -> Reference:
+    if not isinstance(given, dict) or not {"kind", "data"} <= given.keys():
+        raise Refusal('reference must be an object with kind and data, such as "audiogram"')
+    if given["kind"] == "audiogram":
+        return _audiogram(given["data"])
+    return reference_from_dict(given)
+
+
+def _stimulus(given: Any) -> Tone | Stimulus:
+    if not isinstance(given, dict):
+        raise Refusal(f"a stimulus is an object such as the one that was asked, got {given!r}")
+    if {"frequency_hz", "level_db_hl"} <= given.keys() <= {"frequency_hz", "level_db_hl", "ear"}:
+        return Tone(**given)
+    return Stimulus(tuple(given.items()))
+
+
+def _spots(given: Any) -> list[Spot]:
+    if not isinstance(given, list):
+        raise Refusal(f"places must be a list of numbers or of lists of numbers, got {given!r}")
+    return [
+        tuple(finite(value, "a place") for value in spot)
+        if isinstance(spot, list)
+        else finite(spot, "a place")
+        for spot in given
+    ]
+
+
+def converse(lines: IO[bytes], answers: IO[str], limited: bool = True) -> None:
+    """Answer lines until the client quits or its stream ends."""
+    talk = Conversation(limited)
+    while not talk.over:
+        line = lines.readline(MAX_LINE_BYTES + 1)
+        if not line:
+            return
+        while len(line) > MAX_LINE_BYTES and not line.endswith(b"\n"):
+            # Too long: read to its end without keeping it, and let the answer say so.
+            rest = lines.readline(MAX_LINE_BYTES)
+            if not rest or rest.endswith(b"\n"):
+                break
+        if not line.strip():
+            continue
+        answers.write(talk.handle(line) + "\n")
+        answers.flush()

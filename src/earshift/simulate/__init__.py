@@ -1,0 +1,1 @@
+"""Simulated listeners and the classical procedures that they can be tested with."""

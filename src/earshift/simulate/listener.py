@@ -1,0 +1,81 @@
+"""Simulated listeners: the truth that the engine never sees.
+
+Thresholds are a cubic spline in log frequency; a tone is heard with probability
+guess + (1 - guess - lapse) Phi((level - threshold) / spread).
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
+from scipy.special import ndtr
+
+from earshift.engine.ep import check_rates
+from earshift.engine.norms import class_median
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import Tone, finite, whole
+
+
+def retest_jitter(
+    octaves: NDArray[np.float64], sd_db: float, rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """A smooth random curve in dB, as thresholds move from day to day: an octave of correlation."""
+    gaps = octaves[:, None] - octaves[None, :]
+    cov = np.exp(-0.5 * gaps**2) + 1e-9 * np.eye(octaves.size)
+    return np.asarray(sd_db * (np.linalg.cholesky(cov) @ rng.standard_normal(octaves.size)))
+
+
+class Listener:
+    """A person with known thresholds who answers tones: `listener(tone)` is True when heard.
+
+    `retest_sd_db` moves the thresholds of this sitting by a smooth random curve of that SD (an
+    octave of correlation), as a real ear's do from day to day.
+    """
+
+    def __init__(
+        self,
+        thresholds_db_hl: Mapping[float, float],
+        *,
+        spread_db: float = 3.0,
+        guess: float = 0.0,
+        lapse: float = 0.0,
+        retest_sd_db: float = 0.0,
+        seed: int | tuple[int, ...] = 0,
+    ) -> None:
+        if len(thresholds_db_hl) < 2:
+            raise Refusal("a listener needs thresholds at two frequencies or more")
+        self.spread_db = finite(spread_db, "spread_db")
+        if not self.spread_db > 0:
+            raise Refusal(f"spread_db must be positive, got {spread_db!r}")
+        if not finite(retest_sd_db, "retest_sd_db") >= 0:
+            raise Refusal(f"retest_sd_db must not be negative, got {retest_sd_db!r}")
+        check_rates(guess, lapse)
+        self.guess, self.lapse = guess, lapse
+        for number in seed if isinstance(seed, tuple) else (seed,):
+            whole(number, "seed", 0)
+        self._rng = np.random.default_rng(seed)
+        ordered = sorted((Tone(f, level)) for f, level in thresholds_db_hl.items())
+        octaves = np.array([math.log2(tone.frequency_hz) for tone in ordered])
+        levels = np.array([tone.level_db_hl for tone in ordered])
+        if retest_sd_db > 0:
+            levels = levels + retest_jitter(octaves, retest_sd_db, self._rng)
+        self._spline = CubicSpline(octaves, levels)
+
+    @classmethod
+    def of_class(cls, name: str, **options: object) -> "Listener":
+        """A listener with the median audiogram of a hearing-loss class."""
+        return cls(class_median(name), **options)  # type: ignore[arg-type]
+
+    def threshold(self, frequency_hz: float) -> float:
+        """True level in dB HL that is heard half the time, lapses and guesses aside."""
+        return float(self._spline(math.log2(frequency_hz)))
+
+    def p_heard(self, tone: Tone) -> float:
+        """True probability that the tone is reported."""
+        z = (tone.level_db_hl - self.threshold(tone.frequency_hz)) / self.spread_db
+        return float(self.guess + (1.0 - self.guess - self.lapse) * ndtr(z))
+
+    def __call__(self, tone: Tone) -> bool:
+        return bool(self._rng.random() < self.p_heard(tone))

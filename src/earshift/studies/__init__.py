@@ -1,0 +1,1 @@
+"""Studies of simulated listeners: cases, runs that resume, result pages and figures."""

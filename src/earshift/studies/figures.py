@@ -1,0 +1,268 @@
+"""Pictures of plain results, drawn the way audiologists read them.
+
+Log frequency to the right, dB HL downwards, one octave as long as 20 dB. Shapes carry the meaning,
+colour only helps.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from earshift.engine.field import Threshold
+from earshift.engine.stimulus import Trial
+
+NOW, BEFORE = "#1f5fa8", "#777777"
+OCTAVES_HZ = (125, 250, 500, 1000, 2000, 4000, 8000, 16000)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One audiogram: the reference, the ear now, and the tones that were played."""
+
+    title: str
+    reference: Sequence[Threshold]
+    now: Sequence[Threshold] = ()
+    trials: Sequence[Trial] = ()
+    caption: str = ""
+
+
+def draw_audiogram(axes: Axes, panel: Panel) -> None:
+    """Draw one panel on given axes."""
+    _curve(axes, panel.reference, BEFORE, "s--", "reference (95 % band)")
+    if panel.now:
+        _curve(axes, panel.now, NOW, "o-", "now (95 % band)")
+    for heard, marker, label in ((True, "^", "heard"), (False, "v", "not heard")):
+        tones = [trial.tone for trial in panel.trials if trial.heard == heard]
+        if tones:
+            axes.plot(
+                [tone.frequency_hz for tone in tones],
+                [tone.level_db_hl for tone in tones],
+                marker,
+                color="black",
+                markerfacecolor="black" if heard else "white",
+                markersize=5,
+                linestyle="none",
+                label=f"tone {label}",
+            )
+    shown = [t.frequency_hz for t in (*panel.reference, *panel.now)]
+    low, high = min(shown) / 2**0.5, max(shown) * 2**0.5
+    _audiogram_axes(axes, low, high, 100)
+    axes.set_title("\n".join(filter(None, (panel.title, panel.caption))), fontsize=11)
+
+
+def _audiogram_axes(axes: Axes, low: float, high: float, loudest: int) -> None:
+    """Axes as audiologists draw them, from low to high Hz."""
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(low, high)
+    axes.set_ylim(loudest + 5, -15)
+    # One octave is as long as 20 dB: on a base-2 axis a unit of length is one octave.
+    axes.set_aspect(1 / 20, adjustable="box", anchor="N")
+    octaves = [f for f in OCTAVES_HZ if low <= f <= high]
+    axes.xaxis.set_major_locator(FixedLocator(octaves))
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.set_xticklabels([f"{f // 1000}k" if f >= 1000 else f"{f}" for f in octaves])
+    axes.set_yticks(range(-10, loudest + 1, 10))
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("frequency (Hz)")
+    axes.set_ylabel("hearing level (dB HL)")
+
+
+def _curve(axes: Axes, points: Sequence[Threshold], colour: str, style: str, label: str) -> None:
+    frequencies = [t.frequency_hz for t in points]
+    axes.fill_between(
+        frequencies,
+        [t.low_db_hl for t in points],
+        [t.high_db_hl for t in points],
+        color=colour,
+        alpha=0.18,
+        linewidth=0,
+    )
+    axes.plot(
+        frequencies,
+        [t.level_db_hl for t in points],
+        style,
+        color=colour,
+        markersize=4.5,
+        linewidth=1.3,
+        label=label,
+    )
+
+
+def save_audiograms(panels: Sequence[Panel], path: Path) -> Path:
+    """Write panels side by side as one picture (the suffix of the path says which format)."""
+    figure = Figure(figsize=(5.0 * len(panels), 6.6), layout="constrained")
+    entries: dict[str, Artist] = {}
+    for number, panel in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), number + 1)
+        draw_audiogram(axes, panel)
+        handles, labels = axes.get_legend_handles_labels()
+        entries.update(zip(labels, handles, strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=4, fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=140)
+    return path
+
+
+STYLES = {
+    "differential": ("BADS", "#1f5fa8", "-"),
+    "bald": ("BALD on the new exam", "#c2571a", "--"),
+    "uncertainty": ("uncertainty", "#2e7d4f", "-."),
+    "random": ("random", "#555555", ":"),
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """P(right model) after each tone: median and quartiles over repetitions."""
+
+    strategy: str
+    median: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+def _draw_curves(axes: Axes, curves: Sequence[Curve]) -> None:
+    for curve in curves:
+        label, colour, line = STYLES[curve.strategy]
+        tones = range(1, len(curve.median) + 1)
+        axes.fill_between(tones, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
+        axes.plot(tones, curve.median, line, color=colour, linewidth=1.4, label=label)
+    axes.set_ylim(-0.02, 1.02)
+    axes.grid(color="#dddddd", linewidth=0.5)
+
+
+def save_strategy_panels(panels: Sequence[tuple[str, Sequence[Curve]]], path: Path) -> Path:
+    """The paper's figure: strategies compared, one panel for each pair of conditions."""
+    figure = Figure(figsize=(4.2 * len(panels), 3.6), layout="constrained")
+    entries: dict[str, Artist] = {}
+    for number, (title, curves) in enumerate(panels):
+        axes = figure.add_subplot(1, len(panels), number + 1)
+        _draw_curves(axes, curves)
+        axes.set_title(title, fontsize=10)
+        axes.set_xlabel("tones")
+        if number == 0:
+            axes.set_ylabel("P(right model)")
+        handles, labels = axes.get_legend_handles_labels()
+        entries.update(zip(labels, handles, strict=True))
+    figure.legend(entries.values(), entries.keys(), loc="outside lower center", ncols=4, fontsize=9)
+    figure.savefig(path, dpi=140)
+    return path
+
+
+def save_grid(names: Sequence[str], curves: dict[tuple[str, str], Curve], path: Path) -> Path:
+    """The paper's grid: P(right model) for every pair, old conditions down, new across."""
+    size = len(names)
+    figure = Figure(figsize=(1.6 * size + 0.8, 1.35 * size + 0.6), layout="constrained")
+    for row, old in enumerate(names):
+        for column, new in enumerate(names):
+            axes = figure.add_subplot(size, size, row * size + column + 1)
+            if (old, new) in curves:
+                _draw_curves(axes, [curves[(old, new)]])
+            axes.tick_params(labelsize=6)
+            axes.set_yticks([0, 0.5, 1])
+            if row == 0:
+                axes.set_title(f"new: {new}", fontsize=8)
+            if column == 0:
+                axes.set_ylabel(f"old: {old}", fontsize=8)
+            if row < size - 1:
+                axes.set_xticklabels([])
+            if column:
+                axes.set_yticklabels([])
+    figure.supxlabel("tones", fontsize=9)
+    figure.savefig(path, dpi=140)
+    return path
+
+
+def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -> Path:
+    """The true audiograms of the classes, as the simulated listeners have them."""
+    figure = Figure(figsize=(7.0, 6.4), layout="constrained")
+    axes = figure.add_subplot()
+    markers = "osD^vPX*"
+    for number, (name, points) in enumerate(ears.items()):
+        axes.plot(
+            [f for f, _ in points],
+            [level for _, level in points],
+            color=str(0.1 + 0.09 * number),
+            linewidth=1.5,
+        )
+        knots = points[:: max(1, len(points) // 8)]
+        axes.plot(
+            [f for f, _ in knots],
+            [level for _, level in knots],
+            markers[number % len(markers)],
+            color=str(0.1 + 0.09 * number),
+            label=name,
+        )
+    _audiogram_axes(axes, 500 / 2**0.5, 8000 * 2**0.5, 120)
+    figure.legend(loc="outside right upper", fontsize=9)
+    figure.savefig(path, dpi=140, bbox_inches="tight")  # a fixed aspect overruns the layout
+    return path
+
+
+def save_call_curves(
+    curves: Mapping[str, Mapping[str, Sequence[tuple[float, float, int]]]], path: Path
+) -> Path:
+    """Share of ears called changed against the margin (dB past the rule), a panel per rule."""
+    figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for axes, (rule, methods) in zip(panels, curves.items(), strict=True):
+        axes.axvspan(-4.0, 4.0, color="0.93", zorder=0)
+        axes.axvline(0.0, color="0.6", linewidth=0.8)
+        _draw_points(axes, methods)
+        axes.set_xlabel("true shift past the rule (dB)")
+        axes.set_title(rule)
+    panels[0].set_ylabel("share called changed")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
+    return _saved(figure, path)
+
+
+def save_right_by_tones(
+    curves: Mapping[str, Mapping[str, Sequence[tuple[float, float, int]]]], path: Path
+) -> Path:
+    """Share of right answers after each tone, a panel per group of ears."""
+    figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
+    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
+    for axes, (group, methods) in zip(panels, curves.items(), strict=True):
+        axes.axhline(0.95, color="0.6", linewidth=0.8)
+        _draw_points(axes, methods)
+        axes.set_ylim(0.45, 1.0)
+        axes.set_xticks(range(0, 21, 5))
+        axes.set_xlabel("tones")
+        axes.set_title(f"{group} ears")
+    panels[0].set_ylabel("share right")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
+    return _saved(figure, path)
+
+
+def save_calibration(bins: Mapping[str, Sequence[tuple[float, float, int]]], path: Path) -> Path:
+    """Share in which a rule was met against its stated probability, in bins of equal mass."""
+    figure = Figure(figsize=(4.8, 4.4), layout="constrained")
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+    _draw_points(axes, bins)
+    axes.set_xlabel("stated P(rule met)")
+    axes.set_ylabel("share in which it was met")
+    axes.legend(fontsize=8, frameon=False)
+    return _saved(figure, path)
+
+
+def _draw_points(axes: Axes, lines: Mapping[str, Sequence[tuple[float, float, int]]]) -> None:
+    styles = ("-o", "--s", "-.^", ":D", "--v", "-x")
+    for number, (name, points) in enumerate(lines.items()):
+        style = styles[number % len(styles)]
+        axes.plot([p[0] for p in points], [p[1] for p in points], style, markersize=3.5, label=name)
+    axes.set_ylim(-0.03, 1.03)
+
+
+def _saved(figure: Figure, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=140)
+    return path

@@ -1,0 +1,145 @@
+"""Visits for the tests of the report: real exams of simulated listeners, stored as a visit does."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import earshift as es
+from earshift.clinic.visit import reference_thresholds
+from earshift.records import (
+    Calibration,
+    Device,
+    ExamBundle,
+    ExamRecord,
+    Person,
+    ResultRecord,
+    TrialRecord,
+    Visit,
+    VisitBundle,
+)
+
+START = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # the next day already in Berlin
+PERSON = Person(17, "B-1042", "Anna Müller", date(1980, 3, 5), "female")
+DEVICE = Device(3, "Booth 2", "supra-aural", "MA 25", "4711")
+CALIBRATION = Calibration(
+    8, 3, date(2025, 6, 1), date(2026, 6, 1), "Messlabor Nord", "IEC 60318-3", "acoustic"
+)
+VISIT = Visit(
+    42, 17, START, "Europe/Berlin", "supervised", "jk", 3, {"otoscopy": "normal", "cold": False}
+)
+
+
+def answer(sitting: es.Exam | es.Screen, listener: es.Listener, catches: Sequence[bool]) -> None:
+    """Run a sitting to its end, silent trials last."""
+    while not sitting.done:
+        tone = sitting.ask()
+        sitting.tell(tone, listener(tone))
+    if isinstance(sitting, es.Screen):
+        for heard in catches:
+            sitting.tell_catch(heard)
+
+
+def shown_by(sitting: es.Exam | es.Screen) -> dict[str, Any]:
+    """What a result stores, as JSON gives it back."""
+    shown: dict[str, Any] = {
+        "verdict": None,
+        "words": f"Full exam: thresholds measured with {len(sitting.trials)} tones.",
+        "rule": None,
+        "thresholds": [asdict(t) for t in sitting.thresholds()],
+        "reference_thresholds": [],
+        "tones": len(sitting.trials),
+    }
+    if isinstance(sitting, es.Screen):
+        verdict = sitting.verdict()
+        shown |= {
+            "verdict": verdict.to_dict(),
+            "words": str(verdict),
+            "rule": None if sitting.rule is None else sitting.rule.to_dict(),
+            "reference_thresholds": [asdict(t) for t in reference_thresholds(sitting)],
+        }
+    plain: dict[str, Any] = json.loads(json.dumps(shown))
+    return plain
+
+
+def stored(
+    sitting: es.Exam | es.Screen,
+    ear: str,
+    number: int,
+    *,
+    catches: Sequence[bool] = (),
+    reference: ExamRecord | None = None,
+) -> ExamBundle:
+    """The rows of one ear's exam with its result."""
+    design = sitting.to_dict()["design"]
+    exam = ExamRecord(
+        number, VISIT.id, ear, sitting.kind, "done", design, es.__version__,
+        reference.id if reference else None,
+    )  # fmt: skip
+    at = START + timedelta(minutes=number)
+    trials = [
+        TrialRecord(
+            100 * number + k, number, k, "tone", ear, trial.tone.frequency_hz,
+            trial.tone.level_db_hl, trial.tone.level_db_hl, trial.heard, at, "jk",
+        )
+        for k, trial in enumerate(sitting.trials, 1)
+    ]  # fmt: skip
+    trials += [
+        TrialRecord(100 * number + 90 + k, number, len(trials) + 1 + k, "catch", ear, 1000.0,
+                    None, None, heard, at, "jk")
+        for k, heard in enumerate(catches)
+    ]  # fmt: skip
+    digest = hashlib.sha256(repr(trials).encode()).hexdigest()
+    result = ResultRecord(
+        500 + number, number, at, "jk", shown_by(sitting), design, es.__version__, digest
+    )
+    return ExamBundle(exam, tuple(trials), (result,), reference)
+
+
+def screened(
+    ear: str,
+    number: int,
+    old: Mapping[float, float],
+    new: Mapping[float, float],
+    *,
+    catches: Sequence[bool] = (False, False),
+    seed: int = 1,
+    **options: Any,
+) -> ExamBundle:
+    """An ear screened against a clinic's audiogram of it."""
+    audiogram = es.Audiogram(old)
+    screen = es.Screen(audiogram, seed=seed, domain="audiometer", limits=es.Limits(), **options)
+    answer(screen, es.Listener(new, seed=seed), catches)
+    reference = ExamRecord(
+        number - 1, 7, ear, "audiogram", "done", audiogram.to_dict(), es.__version__,
+        measured_at=datetime(2024, 2, 1, 9, 0, tzinfo=UTC), source="clinic.csv",
+    )  # fmt: skip
+    return stored(screen, ear, number, catches=catches, reference=reference)
+
+
+def examined(ear: str, number: int, truth: Mapping[float, float], tones: int = 30) -> ExamBundle:
+    """A full exam of an ear."""
+    exam = es.Exam(seed=2, max_tones=tones, domain="audiometer", limits=es.Limits())
+    answer(exam, es.Listener(truth, seed=3), ())
+    return stored(exam, ear, number)
+
+
+def visit_of(*exams: ExamBundle, **changes: Any) -> VisitBundle:
+    """A visit of one calibrated day with these exams."""
+    bundle = VisitBundle(PERSON, VISIT, exams, DEVICE, CALIBRATION)
+    return replace(bundle, **changes)
+
+
+def with_shown(bundle: ExamBundle, **changes: Any) -> ExamBundle:
+    """The same exam with another newest result."""
+    newest = bundle.results[-1]
+    return replace(
+        bundle, results=(*bundle.results[:-1], replace(newest, shown={**newest.shown, **changes}))
+    )
+
+
+def with_verdict(bundle: ExamBundle, **changes: Any) -> ExamBundle:
+    """The same exam with another verdict."""
+    return with_shown(bundle, verdict={**bundle.results[-1].shown["verdict"], **changes})

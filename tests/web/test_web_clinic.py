@@ -1,0 +1,835 @@
+"""The clinic's and the listener's routes, on a real app over a real database."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from earshift.store import Store
+from earshift.web.settings import Settings
+from support.web import ORIGIN, TestClient, client_of, sign_in, with_users
+
+BROWSER = {
+    "browser": "Chromium",
+    "system": "Linux",
+    "sample_rate": 48000,
+    "channels": 2,
+    "earphones": "HD 25",
+    "connection": "wired",
+    "volume": "50 %",
+    "installation": "b0",
+}
+HEARING = {"500": 10, "1000": 10, "2000": 10, "3000": 15, "4000": 15, "6000": 20, "8000": 20}
+FAST = {
+    "pulses": 1,
+    "pulse_ms": 60,
+    "pause_ms": 0,
+    "ramp_ms": 20,
+    "window_opens_ms": 0,
+    "window_closes_ms": 50,
+    "gap_min_ms": 0,
+    "gap_max_ms": 10,
+}
+
+
+class Desk:
+    """An examiner at work: a client that is signed in, with short words for long calls."""
+
+    def __init__(self, client: TestClient) -> None:
+        self.client = client
+        self.headers = sign_in(client, "bob")
+
+    def get(self, path: str, status: int = 200, **given: Any) -> Any:
+        return self._told(self.client.get(f"/api{path}", **given), status)
+
+    def post(self, path: str, body: Any = None, status: int = 200, **given: Any) -> Any:
+        body = {} if body is None else body
+        if "content" not in given:
+            given["json"] = body
+        return self._told(self.client.post(f"/api{path}", headers=self.headers, **given), status)
+
+    def delete(self, path: str) -> None:
+        self._told(self.client.delete(f"/api{path}", headers=self.headers), 204)
+
+    @staticmethod
+    def _told(answer: Any, status: int) -> Any:
+        assert answer.status_code == status, answer.text
+        kind = answer.headers.get("content-type", "")
+        return answer.json() if answer.content and "json" in kind else answer
+
+    def person(self, **given: Any) -> str:
+        return str(self.post("/people", {"code": "4711", **given}, 201)["id"])
+
+    def reference(self, person: str, ear: str = "right", **given: Any) -> dict[str, Any]:
+        body = {"ear": ear, "thresholds": HEARING, "measured_on": "2025-05-05", **given}
+        found: dict[str, Any] = self.post(f"/people/{person}/audiograms", body, 201)
+        return found
+
+    def device(self, **given: Any) -> str:
+        body = {"name": "booth 1", "fingerprint": BROWSER, **given}
+        return str(self.post("/devices", body, 201)["id"])
+
+    def calibrated(self, **given: Any) -> str:
+        device = self.device()
+        today = datetime.now(UTC).date()
+        body = {
+            "done_on": f"{today - timedelta(days=30)}",
+            "due_on": f"{today + timedelta(days=300)}",
+            "laboratory": "lab",
+            "coupler": "IEC 60318-1 with type 1 adaptor",
+            "retspl": "hda200-60318-1",
+            "full_scale_db_spl": {e: {"500": 110, "8000": 110} for e in ("right", "left")},
+            **given,
+        }
+        self.post(f"/devices/{device}/calibrations", body, 201)
+        return device
+
+    def checked(self, device: str, deviation: float = 0) -> dict[str, Any]:
+        measured = {"right": {"1000": deviation}, "left": {"1000": 0}}
+        body = {"listener": "mh", "deviations_db": measured}
+        found: dict[str, Any] = self.post(f"/devices/{device}/checks", body, 201)
+        return found
+
+    def test(self, person: str, status: int = 201, **given: Any) -> Any:
+        body = {"kind": "screen", "ears": ["right"], "practice": False, **given}
+        return self.post(f"/people/{person}/tests", body, status)
+
+    def supervised(self, ears: tuple[str, ...] = ("right",), **given: Any) -> dict[str, Any]:
+        """A person with references, and a screen of theirs begun by hand."""
+        person = self.person()
+        for ear in ears:
+            self.reference(person, ear)
+        found: dict[str, Any] = self.test(person, ears=list(ears), **given)
+        return found
+
+    def listening(self, person: str, **given: Any) -> tuple["Listener", dict[str, Any]]:
+        test = self.test(person, answered_by="listener", timing=FAST, **given)
+        link = self.post(f"/visits/{test['visit']}/link", status=201)
+        return Listener(self.client, link["url"].partition("#")[2]), test
+
+
+class Listener:
+    """Somebody with a link and nothing else."""
+
+    def __init__(self, client: TestClient, token: str) -> None:
+        self.client = TestClient(client.app, base_url=ORIGIN)
+        self.token = token
+
+    def call(self, path: str = "", body: Any = None, status: int = 200) -> Any:
+        headers = {
+            "Authorization": f"Listener {self.token}",
+            "Origin": ORIGIN,
+        }
+        where = f"/api/listen{path}"
+        if body is None:
+            answer = self.client.get(where, headers=headers)
+        else:
+            answer = self.client.post(where, headers=headers, json=body)
+        assert answer.status_code == status, answer.text
+        return answer.json() if answer.content else None
+
+    def ready(self, status: int = 200) -> Any:
+        return self.call("/ready", {"fingerprint": BROWSER}, status)
+
+    def run(self, threshold: float = 15) -> dict[str, Any]:
+        """Check the set-up and answer to the end of all exams."""
+        play: dict[str, Any] = self.ready()
+        while play["state"] != "over":
+            if play["state"] == "check":
+                play = self.ready()
+            elif play["state"] == "done":
+                play = self.call()
+            else:
+                level = play["presentation"]["level"]
+                heard = level is not None and level >= threshold
+                play = self.call(
+                    "/answer", {"trial": play["presentation"]["trial"], "heard": heard}
+                )
+        return play
+
+
+@pytest.fixture
+def app_store(database: str) -> Iterator[Store]:
+    with_users(database)
+    with Store.open(database) as store:
+        yield store
+
+
+@pytest.fixture
+def desk(database: str, app_store: Store) -> Iterator[Desk]:
+    with client_of(Settings(db=database, zone="Europe/Berlin")) as client:
+        yield Desk(client)
+
+
+def answer_to_the_end(desk: Desk, exam: str, threshold: float = 15) -> dict[str, Any]:
+    play = desk.get(f"/exams/{exam}")["play"]
+    if play["state"] == "check":
+        play = desk.post(f"/exams/{exam}/ready", {"fingerprint": BROWSER})
+    while play["state"] == "play":
+        level = play["presentation"]["level"]
+        heard = level is not None and level >= threshold
+        body = {"trial": play["presentation"]["trial"], "heard": heard}
+        play = desk.post(f"/exams/{exam}/answer", body)
+    found: dict[str, Any] = desk.get(f"/exams/{exam}")
+    return found
+
+
+# People -----------------------------------------------------------------------------------------
+
+
+def test_people_are_added_found_and_corrected(desk: Desk) -> None:
+    person = desk.person(name="Zoë Müller", birth_date="1975-12-10", sex="female")
+    found = desk.post("/people/search", {"text": "müll"})["people"]
+    assert [one["id"] for one in found] == [person]
+    changed = desk.post(f"/people/{person}/correct", {"name": "Zoë Meier", "reason": "married"})
+    assert (changed["name"], changed["code"]) == ("Zoë Meier", "4711")
+    desk.post(f"/people/{person}/notes", {"text": "prefers mornings"}, 201)
+    file = desk.get(f"/people/{person}")
+    assert file["notes"][0]["text"] == "prefers mornings"
+    assert file["exams"] == []
+
+
+def test_a_page_of_people_leads_to_the_next(desk: Desk, app_store: Store) -> None:
+    for number in range(60):
+        app_store.add_person(author="mh", code=f"c{number}")
+    first = desk.post("/people/search", {})
+    assert len(first["people"]) == 50
+    rest = desk.post("/people/search", {"after": first["next"]})
+    assert len(rest["people"]) == 10
+    assert rest["next"] is None
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"code": "4711"}, 409),
+        ({}, 422),
+        ({"code": "  ", "name": ""}, 422),
+        ({"name": "x", "birth_date": "2999-01-01"}, 422),
+        ({"name": "x", "sex": "canary"}, 422),
+        ({"name": "x\u0000"}, 422),
+        ({"name": "x", "unknown": "canary"}, 422),
+    ],
+)
+def test_people_who_cannot_be_are_refused(desk: Desk, body: Any, status: int) -> None:
+    desk.person()
+    answer = desk.post("/people", body, status)
+    assert answer["detail"]
+    assert "canary" not in str(answer)
+    assert "4711" not in str(answer)
+
+
+def test_ids_are_random_and_unknown_ones_are_not_found(desk: Desk) -> None:
+    person = desk.person()
+    assert len(person) >= 20
+    assert desk.get(f"/people/{person}")["id"] == person
+    for path in ("/people/1", "/people/nobody", "/exams/1", "/devices/1", "/exams/x/live"):
+        desk.get(path, 404)
+
+
+def test_a_typed_reference_is_an_audiogram_of_its_day(desk: Desk) -> None:
+    person = desk.person()
+    said = desk.reference(person)
+    assert (said["kind"], said["measured_on"], said["sound"]) == (
+        "audiogram",
+        "2025-05-05",
+        "imported",
+    )
+    history = desk.get(f"/people/{person}")["history"]["right"]
+    assert history[0]["thresholds"]["4000"] == 15
+    assert history[0]["unit"] == "dB HL"
+    for wrong in (
+        {"thresholds": {}},
+        {"thresholds": {"1": 10}},
+        {"thresholds": {"1000": 500}},
+        {"measured_on": "2999-01-01"},
+        {"thresholds": {"1000": 5}, "no_response": {"1000": 90}},
+    ):
+        body = {"ear": "right", "thresholds": HEARING, **wrong}
+        desk.post(f"/people/{person}/audiograms", body, 422)
+
+
+def test_a_file_is_imported_whole_or_not_at_all(desk: Desk) -> None:
+    header = b"code,date,right_500,right_1000,right_2000,right_3000,right_4000\n"
+    good = header + b"B7,2025-01-02,5,5,10,10,15\n"
+    said = desk.post("/imports", content=good)
+    assert (said["added"], said["known"]) == (1, 0)
+    assert said["people"][0]["code"] == "B7"
+    assert desk.post("/imports", content=good)["known"] == 1
+    bad = good + b"B8,2025-01-02,canary,5,10,10,15\n"
+    refused = desk.post("/imports", status=422, content=bad)
+    assert "row 3" in refused["detail"]
+    assert "canary" not in refused["detail"]
+    assert desk.post("/people/search", {"text": "B8"})["people"] == []
+    desk.post("/imports", status=422, content=b"")
+    desk.post("/imports?format=exe", status=422, content=b"x")
+    desk.post("/imports?format=fhir", status=422, content=b"{nonsense")
+
+
+# A supervised screen ----------------------------------------------------------------------------
+
+
+def test_a_screen_by_hand_from_the_first_tone_to_the_report(desk: Desk) -> None:
+    test = desk.supervised()
+    (exam,) = test["exams"]
+    assert exam["play"]["sound"]["kind"] == "external"
+    assert exam["remarks"] == ["Reference calibration unknown."]
+    done = answer_to_the_end(desk, exam["id"])
+    assert done["state"] == "done"
+    assert done["decision"] == "unchanged"
+    assert "Reference calibration unknown." in done["words"]
+    live = desk.get(f"/exams/{exam['id']}/live")
+    assert [point["tone"] for point in live["p_changed"]] == list(range(1, live["tones"] + 1))
+    assert live["p_changed"][-1]["p"] == pytest.approx(done["p_changed"])
+    assert len(live["thresholds"]) == 9
+    assert live["catch_trials"] >= 1
+    pdf = desk.get(f"/visits/{test['visit']}/report.pdf")
+    assert pdf.content.startswith(b"%PDF")
+    assert "4711" in desk.get(f"/visits/{test['visit']}/report.html").text
+
+
+def test_a_live_view_that_has_not_changed_is_not_sent_again(desk: Desk) -> None:
+    exam = desk.supervised()["exams"][0]
+    first = desk.client.get(f"/api/exams/{exam['id']}/live")
+    tag = {"If-None-Match": first.headers["etag"]}
+    assert desk.client.get(f"/api/exams/{exam['id']}/live", headers=tag).status_code == 304
+    trial = exam["play"]["presentation"]["trial"]
+    desk.post(f"/exams/{exam['id']}/answer", {"trial": trial, "heard": True})
+    assert desk.client.get(f"/api/exams/{exam['id']}/live", headers=tag).status_code == 200
+
+
+def test_an_answer_sent_twice_or_out_of_order_changes_nothing(desk: Desk, app_store: Store) -> None:
+    exam = desk.supervised()["exams"][0]
+    path = f"/exams/{exam['id']}/answer"
+    first = exam["play"]["presentation"]["trial"]
+    once = desk.post(path, {"trial": first, "heard": True})
+    again = desk.post(path, {"trial": first, "heard": False})
+    ahead = desk.post(path, {"trial": first + 7000, "heard": False})
+    assert once == again == ahead
+    exam_id = app_store.behind("exams", exam["id"])
+    assert [trial.heard for trial in app_store.trials(exam_id)] == [True]
+
+
+def test_what_was_answered_elsewhere_is_asked_from_there(
+    desk: Desk, database: str, app_store: Store
+) -> None:
+    """Two workers share nothing but the store."""
+    exam = desk.supervised()["exams"][0]
+    with client_of(Settings(db=database, zone="Europe/Berlin")) as client:
+        other = Desk(client)
+        for number in range(1, 7):
+            worker = desk if number % 2 else other
+            play = worker.get(f"/exams/{exam['id']}")["play"]
+            if play["state"] != "play":
+                break
+            trial = play["presentation"]["trial"]
+            assert trial == 1000 * number
+            level = play["presentation"]["level"]
+            heard = level is not None and level >= 15
+            worker.post(f"/exams/{exam['id']}/answer", {"trial": trial, "heard": heard})
+        assert other.get(f"/exams/{exam['id']}") == desk.get(f"/exams/{exam['id']}")
+    asked = [
+        (trial.frequency_hz, trial.played_db_hl)
+        for trial in app_store.trials(app_store.behind("exams", exam["id"]))
+    ]
+    assert len(asked) >= 3
+
+
+def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
+    exam = desk.supervised()["exams"][0]["id"]
+    desk.post(f"/exams/{exam}/undo", status=409)
+    first = desk.get(f"/exams/{exam}")["play"]["presentation"]
+    second = desk.post(f"/exams/{exam}/answer", {"trial": first["trial"], "heard": True})
+    undone = desk.post(f"/exams/{exam}/undo")["play"]["presentation"]
+    same = ("practice", "frequency_hz", "level", "dbfs")
+    assert [undone[name] for name in same] == [first[name] for name in same]
+    # An answer that was on its way to the tone that was asked before the undo counts for nothing.
+    late = second["presentation"]["trial"]
+    assert late != undone["trial"]
+    answered = desk.post(f"/exams/{exam}/answer", {"trial": late, "heard": True})
+    assert answered["presentation"] == undone
+    assert desk.post(f"/exams/{exam}/pause")["state"] == "paused"
+    desk.post(f"/exams/{exam}/pause", status=409)
+    answer = {"trial": undone["trial"], "heard": True}
+    assert desk.post(f"/exams/{exam}/answer", answer)["state"] == "check"
+    assert desk.post(f"/exams/{exam}/resume")["state"] == "open"
+    desk.post(f"/exams/{exam}/finish", status=409)  # nothing was answered yet
+    desk.post(f"/exams/{exam}/answer", answer)
+    assert desk.post(f"/exams/{exam}/finish")["decision"] == "inconclusive"
+    desk.post(f"/exams/{exam}/abandon", status=409)
+    again = desk.post(f"/exams/{exam}/retest", status=201)
+    assert again["rule"] == "osha-sts"
+    desk.post(f"/exams/{again['id']}/retest", status=409)
+    assert desk.post(f"/exams/{again['id']}/abandon", {"reason": "tired"})["state"] == "abandoned"
+
+
+def test_a_screen_goes_on_to_a_full_audiogram(desk: Desk) -> None:
+    exam = desk.supervised()["exams"][0]["id"]
+    screened = answer_to_the_end(desk, exam)
+    assert "continue" in screened["can"]
+    full = desk.post(f"/exams/{exam}/continue", status=201)
+    assert full["kind"] == "exam"
+    done = answer_to_the_end(desk, full["id"])
+    assert (done["state"], done["tones"]) == ("done", 50)
+    desk.post(f"/exams/{full['id']}/continue", status=409)
+
+
+def test_another_level_than_asked_may_be_told(desk: Desk, app_store: Store) -> None:
+    begun = desk.supervised()["exams"][0]
+    exam, first = begun["id"], begun["play"]["presentation"]["trial"]
+    body = {"trial": first, "heard": True, "played_db": 35.0}
+    following = desk.post(f"/exams/{exam}/answer", body)["presentation"]["trial"]
+    (trial,) = app_store.trials(app_store.behind("exams", exam))
+    assert trial.played_db_hl == 35
+    desk.post(f"/exams/{exam}/answer", {"trial": following, "heard": True, "played_db": 125}, 422)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"rule": "no such rule"}, "rule"),
+        ({"rule": "asha-1994"}, "verified"),
+        ({"rule": "osha-sts", "protocol": "best"}, "not both"),
+        ({"answered_by": "listener"}, "device"),
+        ({"mode": "self", "loud_confirmed": True}, "supervised"),
+        ({"ears": ["left"]}, "left ear"),
+    ],
+)
+def test_tests_that_cannot_be_begun_say_why(desk: Desk, given: Any, said: str) -> None:
+    person = desk.person()
+    desk.reference(person)
+    body = {"kind": "screen", "ears": ["right"], **given}
+    answer = desk.client.post(f"/api/people/{person}/tests", json=body, headers=desk.headers)
+    assert answer.status_code in (409, 422)
+    assert said in answer.json()["detail"]
+    assert "no such rule" not in answer.text
+
+
+def test_one_ear_has_one_unfinished_exam_at_a_time(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    desk.test(person)
+    assert "not finished" in desk.test(person, 409)["detail"]
+
+
+# Devices ----------------------------------------------------------------------------------------
+
+
+def test_devices_their_calibration_and_daily_check(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    said = desk.get(f"/devices/{device}")
+    assert (said["sound"], said["calibration"]["state"]) == ("calibrated", "calibrated")
+    assert said["daily_check"]["state"] == "missing"
+    refused = desk.test(person, 409, device=device)
+    assert "not checked with a listener today" in refused["detail"]
+    accepted = desk.test(person, device=device, accept_calibration=True)
+    assert "The device was not checked with a listener today." in accepted["warnings"]
+    done = answer_to_the_end(desk, accepted["exams"][0]["id"])
+    assert "not checked with a listener" in done["words"]
+    assert desk.checked(device)["daily_check"]["state"] == "done"
+    assert "not checked" not in str(desk.test(person, device=device)["warnings"])
+
+
+def test_a_failed_check_blocks_until_the_next_calibration(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    assert desk.checked(device, deviation=-10)["daily_check"]["state"] == "failed"
+    refused = desk.test(person, 409, device=device, accept_calibration=True)
+    assert "calibrated before it is used again" in refused["detail"]
+    assert any(one["id"] == device for one in desk.get("/worklist")["devices"])
+
+
+def test_an_expired_calibration_is_refused_or_marked(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated(done_on="2020-01-01", due_on="2021-01-01")
+    desk.checked(device)
+    assert "expired on 2021-01-01" in desk.test(person, 409, device=device)["detail"]
+    test = desk.test(person, device=device, accept_calibration=True)
+    assert "expired on 2021-01-01" in str(test["exams"][0]["remarks"])
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"coupler": "HA-2 (2 cc, DB 0138)"},  # another coupler than the table's
+        {"retspl": "no such table"},
+        {"retspl": None},
+        {"full_scale_db_spl": None},
+        {"full_scale_db_spl": {"right": {"500": 110, "8000": 110}}},
+        {"full_scale_db_spl": {e: {"500": 5, "8000": 110} for e in ("right", "left")}},
+        {"done_on": "2999-01-01", "due_on": "2999-01-02"},
+        {"due_on": "2000-01-01"},
+    ],
+)
+def test_calibrations_that_cannot_be_are_refused(desk: Desk, wrong: Any) -> None:
+    device = desk.device()
+    body = {
+        "done_on": "2026-01-01",
+        "due_on": "2027-01-01",
+        "laboratory": "lab",
+        "coupler": "IEC 60318-1 with type 1 adaptor",
+        "retspl": "hda200-60318-1",
+        "full_scale_db_spl": {e: {"500": 110, "8000": 110} for e in ("right", "left")},
+        **wrong,
+    }
+    desk.post(f"/devices/{device}/calibrations", body, 422)
+
+
+def test_the_shipped_tables_and_rules_name_their_sources(desk: Desk) -> None:
+    assert all(one["source"] and one["coupler"] for one in desk.get("/retspl"))
+    named = {one["name"]: one for one in desk.get("/rules")}
+    assert named["osha-sts"]["unverified"] is None
+    assert named["asha-1994"]["unverified"]
+
+
+# The listener -----------------------------------------------------------------------------------
+
+
+def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
+    person = desk.person(name="Canary Name")
+    for ear in ("right", "left"):
+        desk.reference(person, ear)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, test = desk.listening(person, ears=["right", "left"], device=device)
+    first = listener.call()
+    assert (first["state"], first["exam"]) == ("check", {"now": 1, "of": 2})
+    assert first["presentation"] is None
+    over = listener.run()
+    assert over["released"] is None
+    assert over["exam"] == {"now": 2, "of": 2}
+    for exam in test["exams"]:
+        assert desk.get(f"/exams/{exam['id']}")["decision"] == "unchanged"
+    desk.post(f"/visits/{test['visit']}/release", {"released": True}, 204)
+    assert "is not met" in listener.call()["released"][0]["words"]
+    desk.post(f"/visits/{test['visit']}/release", {"released": False}, 204)
+    shown = listener.call()
+    assert shown["released"] is None
+    assert "Canary" not in str(shown)
+    assert "4711" not in str(shown)
+
+
+def test_a_link_opens_nothing_but_its_own_exam(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, test = desk.listening(person, device=device)
+    for path in (f"/people/{person}", f"/exams/{test['exams'][0]['id']}", "/devices", "/me"):
+        headers = {"Authorization": f"Listener {listener.token}"}
+        assert listener.client.get(f"/api{path}", headers=headers).status_code == 401
+    desk.delete(f"/visits/{test['visit']}/link")
+    assert "ask the examiner" in listener.call(status=401)["detail"]
+
+
+def test_a_stop_voids_the_tone_and_asks_for_the_set_up_again(desk: Desk, app_store: Store) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, test = desk.listening(person, device=device)
+    play = listener.ready()
+    assert play["state"] == "play"
+    first = play["presentation"]["trial"]
+    assert listener.call("/stop", {"trial": first, "reason": "hidden"})["state"] == "check"
+    assert listener.call("/answer", {"trial": first, "heard": True})["state"] == "check"
+    again = listener.ready()
+    assert again["presentation"]["trial"] != first
+    assert again["presentation"]["level"] == play["presentation"]["level"]
+    exam_id = app_store.behind("exams", test["exams"][0]["id"])
+    (void,) = app_store.trials(exam_id)
+    assert void.void_reason == "the page was hidden"
+    second = again["presentation"]["trial"]
+    listener.call("/press", {"trial": second, "after_onset_ms": -300}, 204)
+    assert len(app_store.presses(exam_id)) == 1
+    # A stop that arrives late, for a tone that was answered meanwhile, changes nothing.
+    listener.call("/answer", {"trial": second, "heard": False})
+    late = listener.call("/stop", {"trial": second, "reason": "panic"})
+    assert late["state"] == "play"
+
+
+def test_an_answer_about_one_ear_never_counts_for_the_other(desk: Desk, app_store: Store) -> None:
+    person = desk.person()
+    for ear in ("right", "left"):
+        desk.reference(person, ear)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, test = desk.listening(person, ears=["right", "left"], device=device)
+    play = listener.ready()
+    sent = []
+    while play["state"] == "play":
+        level = play["presentation"]["level"]
+        body = {
+            "trial": play["presentation"]["trial"],
+            "heard": level is not None and level >= 15,
+        }
+        sent.append(body)
+        play = listener.call("/answer", body)
+    assert play["state"] == "done"
+    play = listener.ready()
+    second = app_store.behind("exams", test["exams"][1]["id"])
+    for body in sent:  # all of them once more, out of order
+        again = listener.call("/answer", body)
+        assert again["presentation"] == play["presentation"]
+    assert app_store.trials(second) == ()
+
+
+def test_another_device_than_planned_is_refused(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, _ = desk.listening(person, device=device)
+    other = {**BROWSER, "volume": "80 %"}
+    refused = listener.call("/ready", {"fingerprint": other}, 409)
+    assert "planned for" in refused["detail"]
+    assert "80" not in refused["detail"]
+    listener.call("/ready", {"fingerprint": None}, 409)
+    assert listener.ready()["state"] == "play"
+
+
+def test_without_calibration_levels_are_relative_to_the_end(desk: Desk) -> None:
+    person = desk.person()
+    device = desk.device()
+    listener, test = desk.listening(person, kind="exam", device=device, mode="self")
+    play = listener.ready()
+    assert play["sound"]["unit"] == "relative dB"
+    assert play["sound"]["zero_dbfs"] == -90
+    assert (play["presentation"]["practice"], play["presentation"]["level"]) == (True, 0)
+    listener.run(threshold=20)
+    done = desk.get(f"/exams/{test['exams'][0]['id']}")
+    assert done["state"] == "done"
+    assert "dB HL" not in done["words"]
+    history = desk.get(f"/people/{person}")["history"]["right"]
+    assert history[0]["unit"] == "relative dB"
+    report = desk.get(f"/visits/{test['visit']}/report.html").text
+    assert "relative dB" in report
+    listener, test = desk.listening(person, device=device, mode="self")
+    listener.run(threshold=20)
+    assert desk.get(f"/exams/{test['exams'][0]['id']}")["decision"] == "unchanged"
+    elsewhere = desk.device(name="tablet")
+    refused = desk.test(person, 409, device=elsewhere, answered_by="listener", mode="self")
+    assert "without calibration" in refused["detail"]
+
+
+def test_a_volume_that_is_wrong_stops_before_the_first_tone(desk: Desk) -> None:
+    person = desk.person()
+    device = desk.device()
+    listener, _ = desk.listening(person, kind="exam", device=device, mode="self")
+    play = listener.ready()
+    while play["state"] == "play":
+        body = {"trial": play["presentation"]["trial"], "heard": True}
+        play = listener.call("/answer", body)
+    assert play["state"] == "check"
+    assert "volume down" in play["problem"]
+    assert listener.ready()["presentation"]["level"] == 0
+
+
+def test_a_self_test_stays_below_its_caps(desk: Desk) -> None:
+    """Somebody who hears nothing at all climbs as slowly as the limits say, and not above."""
+    person = desk.person()
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, _ = desk.listening(person, kind="exam", device=device, mode="self", practice=False)
+    play = listener.ready()
+    loudest = []
+    while play["state"] == "play":
+        shown = play["presentation"]
+        if shown["level"] is not None:
+            loudest.append(shown["level"])
+            assert shown["dbfs"] <= play["sound"]["highest_dbfs"]
+        play = listener.call("/answer", {"trial": shown["trial"], "heard": False})
+    assert max(loudest) <= 80
+    assert play["sound"]["cap_db"] == 80
+    assert play["sound"]["cap_db_spl"] == 95
+
+
+# The day ----------------------------------------------------------------------------------------
+
+
+def test_the_worklist_names_the_unfinished_the_changed_and_the_due(desk: Desk) -> None:
+    late = desk.person(code="late")
+    desk.reference(late, measured_on="2024-01-01")
+    begun = desk.person(code="begun")
+    desk.reference(begun, measured_on=f"{date.today()}")
+    exam = desk.test(begun)["exams"][0]["id"]
+    items = {(one["person"]["code"], one["why"]) for one in desk.get("/worklist")["items"]}
+    assert items == {("late", "due"), ("begun", "unfinished")}
+    done = answer_to_the_end_changed(desk, exam)
+    assert done["decision"] == "changed"
+    items = {(one["person"]["code"], one["why"]) for one in desk.get("/worklist")["items"]}
+    assert items == {("late", "due"), ("begun", "retest")}
+
+
+def answer_to_the_end_changed(desk: Desk, exam: str) -> dict[str, Any]:
+    """A loss of the high frequencies."""
+    play = desk.get(f"/exams/{exam}")["play"]
+    while play["state"] == "play":
+        asked = play["presentation"]
+        threshold = 60 if asked["frequency_hz"] >= 1500 else 10
+        heard = asked["level"] is not None and asked["level"] >= threshold
+        play = desk.post(f"/exams/{exam}/answer", {"trial": asked["trial"], "heard": heard})
+    found: dict[str, Any] = desk.get(f"/exams/{exam}")
+    return found
+
+
+def test_a_simulated_person_can_be_tried_and_leaves_nothing(desk: Desk, app_store: Store) -> None:
+    choices = desk.get("/try/choices")
+    assert "osha-sts" in choices["rules"]
+    for change, decision in (("none", "unchanged"), ("all frequencies 15 dB", "changed")):
+        body = {"seed": 3, "hearing": choices["hearing"][0], "change": change, "rule": "osha-sts"}
+        begun = desk.post("/try", {**body, "tones": 0})
+        assert begun["trials"] == []
+        ended = desk.post("/try", {**body, "tones": 30})
+        assert (ended["state"], ended["decision"]) == ("done", decision)
+        assert desk.post("/try", {**body, "tones": 30}) == ended
+    for wrong in ({"hearing": "canary"}, {"change": "canary"}, {"rule": "canary"}, {"tones": 31}):
+        assert "canary" not in str(desk.post("/try", wrong, 422))
+    assert app_store.people() == []
+
+
+def test_who_looked_at_whom_is_in_the_audit(desk: Desk, app_store: Store) -> None:
+    person = desk.person()
+    desk.get(f"/people/{person}")
+    seen = app_store.audit(subject=f"people:{app_store.behind('people', person)}", limit=1000)
+    assert ("bob", "view") in {(entry.author, entry.action) for entry in seen}
+
+
+def test_practice_comes_first_unless_it_is_not_wanted(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    plain = desk.test(person)["exams"][0]
+    assert plain["play"]["presentation"]["practice"] is False
+    desk.post(f"/exams/{plain['id']}/abandon")
+    practised = desk.test(person, practice=True)["exams"][0]["play"]["presentation"]
+    assert (practised["practice"], practised["level"]) == (True, 40)
+
+
+def test_a_desk_that_plays_checks_its_set_up_first_and_after_trouble(
+    desk: Desk, app_store: Store
+) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    begun = desk.test(person, device=device)["exams"][0]
+    exam = begun["id"]
+    assert (begun["state"], begun["play"]["state"]) == ("paused", "check")
+    desk.post(f"/exams/{exam}/resume", status=409)
+    other = {**BROWSER, "installation": "elsewhere"}
+    desk.post(f"/exams/{exam}/ready", {"fingerprint": other}, 409)
+    play = desk.post(f"/exams/{exam}/ready", {"fingerprint": BROWSER})
+    asked = play["presentation"]
+    stopped = desk.post(f"/exams/{exam}/stop", {"trial": asked["trial"], "reason": "device"})
+    assert stopped["state"] == "check"
+    again = desk.post(f"/exams/{exam}/ready", {"fingerprint": BROWSER})["presentation"]
+    assert (again["level"], again["frequency_hz"]) == (asked["level"], asked["frequency_hz"])
+    assert again["trial"] != asked["trial"]
+    (void,) = app_store.trials(app_store.behind("exams", exam))
+    assert void.void_reason == "the audio device changed"
+    answer = {"trial": again["trial"], "heard": True, "played_db": 30}
+    desk.post(f"/exams/{exam}/answer", answer, 409)
+
+
+def test_nothing_goes_on_with_a_device_that_failed_or_was_calibrated_anew(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    exam = desk.test(person, device=device, loud_confirmed=True)["exams"][0]["id"]
+    answer_to_the_end(desk, exam)
+    again = desk.post(f"/exams/{exam}/retest", status=201)
+    assert again["play"]["sound"]["cap_db"] == 90  # louder was confirmed for that exam alone
+    desk.post(f"/exams/{again['id']}/abandon")
+    desk.checked(device, deviation=15)
+    assert "failed" in desk.post(f"/exams/{exam}/retest", status=409)["detail"]
+    today = datetime.now(UTC).date()
+    body = {
+        "done_on": f"{today}",
+        "due_on": f"{today + timedelta(days=300)}",
+        "laboratory": "lab",
+        "coupler": "IEC 60318-1 with type 1 adaptor",
+        "retspl": "hda200-60318-1",
+        "full_scale_db_spl": {e: {"500": 90, "8000": 90} for e in ("right", "left")},
+    }
+    desk.post(f"/devices/{device}/calibrations", body, 201)
+    assert "calibrated anew" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
+
+
+def test_a_rule_that_is_not_verified_needs_consent_and_says_so(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    exam = desk.test(person, rule="asha-1994", accept_unverified=True)["exams"][0]["id"]
+    assert "not verified" in answer_to_the_end(desk, exam)["words"]
+
+
+def test_frequencies_that_were_never_played_have_no_threshold(desk: Desk) -> None:
+    """A calibration up to 4 kHz, a floor of 10 to 20 dB HL and a self-test's cap of 80."""
+    person = desk.person()
+    half = {e: {"500": 110, "4000": 110} for e in ("right", "left")}
+    device = desk.calibrated(full_scale_db_spl=half)
+    desk.checked(device)
+    for threshold, censored in ((0, "below"), (200, "above")):
+        listener, test = desk.listening(
+            person, kind="exam", device=device, mode="self", practice=False
+        )
+        listener.run(threshold=threshold)
+        exam = test["exams"][0]["id"]
+        shown = {t["frequency_hz"]: t for t in desk.get(f"/exams/{exam}/live")["thresholds"]}
+        assert set(shown) == {500, 750, 1000, 1500, 2000, 3000, 4000}
+        assert {t["censored"] for t in shown.values()} == {censored}
+        assert all(10 <= t["level"] <= 80 for t in shown.values())
+
+
+def test_without_calibration_the_own_level_is_found_again_after_a_break(desk: Desk) -> None:
+    person = desk.person()
+    device = desk.device()
+    listener, _ = desk.listening(person, kind="exam", device=device, mode="self")
+
+    def practise(play: dict[str, Any], threshold: float) -> tuple[dict[str, Any], list[float]]:
+        levels = []
+        while play["state"] == "play" and play["presentation"]["practice"]:
+            asked = play["presentation"]
+            levels.append(asked["level"])
+            body = {"trial": asked["trial"], "heard": asked["level"] >= threshold}
+            play = listener.call("/answer", body)
+        return play, levels
+
+    play, levels = practise(listener.ready(), 20)
+    assert levels == [0, 5, 10, 15, 20, 20]
+    for _ in range(3):
+        body = {"trial": play["presentation"]["trial"], "heard": False}
+        play = listener.call("/answer", body)
+    listener.call("/stop", {"trial": play["presentation"]["trial"], "reason": "pause"})
+    play, levels = practise(listener.ready(), 20)
+    assert levels == [10, 15, 20, 20]
+    assert play["presentation"]["practice"] is False
+    listener.call("/stop", {"trial": play["presentation"]["trial"], "reason": "pause"})
+    play, levels = practise(listener.ready(), 5)  # somebody has turned the volume up
+    assert play["state"] == "check"
+    assert "not what it was" in play["problem"]
+
+
+def test_a_baseline_is_the_oldest_until_somebody_chooses_another(desk: Desk) -> None:
+    person = desk.person()
+    new = desk.reference(person, measured_on="2025-05-05")["id"]
+    old = desk.reference(person, measured_on="2020-01-01")["id"]
+    other_ear = desk.reference(person, "left")["id"]
+    baselines = desk.get(f"/people/{person}")["baselines"]
+    assert baselines["right"]["exam"] == old
+    assert baselines["right"]["chosen_by"] is None
+    body = {"ear": "right", "exam": other_ear, "reason": "mixed up"}
+    assert "ears are never mixed" in desk.post(f"/people/{person}/baseline", body, 409)["detail"]
+    body = {"ear": "right", "exam": new, "reason": "persistent shift, seen by Dr B"}
+    chosen = desk.post(f"/people/{person}/baseline", body)
+    assert (chosen["exam"], chosen["chosen_by"]) == (new, "bob")
+    again = desk.get(f"/people/{person}")["baselines"]["right"]
+    assert again["reason"] == "persistent shift, seen by Dr B"
+    seen = desk.get(f"/people/{person}/monitoring")["right"]
+    assert [one["exam"] for one in seen["occasions"]] == [old, new]
+    assert seen["baseline"] == again

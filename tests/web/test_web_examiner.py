@@ -1,0 +1,737 @@
+"""The examiner's pages in a real browser, over the real app and a real database."""
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Route, ViewportSize, expect
+
+from earshift.store.accounts import sha256
+from earshift.web import Settings, create_app
+from support.browser import served
+from support.clinic_day import BROWSER, LONG_NAME, REFERENCE, Clinic, ear
+from support.house import QUICK, become_device
+from support.scripted_listener import ScriptedListener
+from support.web import PASSWORD, with_users
+
+PHONE: ViewportSize = {"width": 360, "height": 740}
+DESK: ViewportSize = {"width": 1280, "height": 900}
+TONE = re.compile(r"present (?P<hz>\d+) Hz at (?P<level>[−\d]+) dB HL", re.IGNORECASE)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    db = str(tmp_path_factory.mktemp("examiner") / "clinic.db")
+    with_users(db)
+    with served(create_app(Settings(db=db))) as address:
+        with Clinic(address) as clinic:
+            clinic.warm_up()
+        yield address
+
+
+@pytest.fixture(scope="module")
+def clinic(address: str) -> Iterator[Clinic]:
+    with Clinic(address) as clinic:
+        yield clinic
+
+
+@pytest.fixture(scope="module")
+def past(clinic: Clinic) -> dict[str, str]:
+    """Addresses of all pages of a clinic in which something has happened."""
+    changed = clinic.person("Ada King", "4711", references=("right", "left"))
+    screen = clinic.begin(changed, ears=["right", "left"])
+    clinic.answer(screen["exams"][0]["id"], ear(REFERENCE, worse_db=30))
+    under_way = clinic.answer(screen["exams"][1]["id"], ear(REFERENCE), most=1)
+    clinic.post(f"/api/people/{changed}/notes", {"text": "Works in the press shop."})
+    nobody = clinic.person(LONG_NAME, "long")
+    device = clinic.post("/api/devices", BROWSER)["id"]
+    return {
+        "login": "/login",
+        "today": "/",
+        "person": f"/people/{changed}",
+        "new person": f"/people/{nobody}",
+        "begin": f"/people/{changed}/test",
+        "decided": f"/exams/{screen['exams'][0]['id']}",
+        "under way": f"/exams/{under_way['id']}",
+        "devices": "/devices",
+        "device": f"/devices/{device}",
+        "import": "/import",
+        "try": "/try",
+        "about": "/about",
+        "docs": "/api/docs",
+        "users": "/users",
+        "audit": "/audit",
+        "nowhere": "/nowhere",
+    }
+
+
+@pytest.fixture(scope="module")
+def signed_in(browser: Browser, address: str) -> Iterator[Page]:
+    """An administrator's page, signed in once for all tests that only look."""
+    context = browser.new_context(viewport=DESK)
+    page = context.new_page()
+    sign_in(page, address, "ada")
+    yield page
+    context.close()
+
+
+@pytest.fixture
+def complaints(signed_in: Page) -> Iterator[list[str]]:
+    """What the browser complained of, the content security policy's refusals included."""
+    found: list[str] = []
+
+    def on_console(message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and "404" not in message.text:
+            found.append(message.text)
+
+    def on_error(error: Error) -> None:
+        found.append(str(error))
+
+    signed_in.on("console", on_console)
+    signed_in.on("pageerror", on_error)
+    yield found
+    signed_in.remove_listener("console", on_console)
+    signed_in.remove_listener("pageerror", on_error)
+
+
+def sign_in(page: Page, address: str, name: str) -> None:
+    page.goto(f"{address}/")
+    expect(page).to_have_url(f"{address}/login")
+    page.get_by_label("User name").fill(name)
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(f"{address}/")
+
+
+def settled(page: Page, address: str) -> None:
+    """Open a page and wait until its scripts have shown what they were given."""
+    page.goto(address)
+    page.wait_for_load_state("networkidle" if "/exams/" not in address else "load")
+    if "/exams/" in address:
+        expect(page.locator("#counts dt").first).to_be_visible()
+
+
+# A working day
+
+
+class Keyboard:
+    """A hand that has only a keyboard."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+
+    def go_to(self, selector: str) -> None:
+        for _ in range(120):
+            if self.page.evaluate("wanted => document.activeElement.matches(wanted)", selector):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"no Tab reaches {selector}")
+
+    def press(self, selector: str, key: str = "Enter") -> None:
+        self.go_to(selector)
+        self.page.keyboard.press(key)
+
+    def type(self, selector: str, text: str) -> None:
+        self.go_to(selector)
+        self.page.keyboard.type(text)
+
+
+def answer_by_keys(page: Page, hears: Callable[[float], float], most: int = 60) -> None:
+    """Present what the desk says, and press H or N, until there is a verdict or `most` is over."""
+    for _ in range(most):
+        expect(page.locator("#desk:visible, #verdict .badge:not(.open)").first).to_be_visible()
+        if not page.locator("#desk").is_visible():
+            return
+        said = page.locator("#tone").inner_text()
+        answered = page.locator("#progress").inner_text()
+        asked = TONE.search(said)
+        level = float(asked["level"].replace("−", "-")) if asked else -100.0
+        page.keyboard.press("h" if asked and level >= hears(float(asked["hz"])) else "n")
+        page.wait_for_function(
+            "before => document.getElementById('desk').hidden ||"
+            " document.getElementById('progress').textContent !== before[0] ||"
+            " document.getElementById('tone').textContent !== before[1]",
+            arg=[answered, said],
+        )
+
+
+def test_a_working_day_by_keyboard_alone(page: Page, address: str) -> None:
+    """From sign-in to the report: a person, a reference, a screen, a retest, a full audiogram."""
+    keyboard = Keyboard(page)
+    page.goto(f"{address}/")
+    keyboard.type("#name", "bob")
+    keyboard.type("#password", PASSWORD)
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"{address}/")
+
+    keyboard.press("#show-new")
+    keyboard.type("#code", "D-1")
+    keyboard.type("#new #name", "Grace Hall")
+    keyboard.press("#new [type=submit]")
+    page.wait_for_url(f"{address}/people/*")
+    expect(page.locator("#heading")).to_have_text("Grace Hall")
+    person = page.url
+
+    keyboard.press("[data-shows=reference]")
+    keyboard.type("#source", "paper")
+    for hz, level in REFERENCE.items():
+        keyboard.type(f"#hz-{hz}", str(level))
+    keyboard.press("#reference [type=submit]")
+    expect(page.locator("#message")).to_contain_text("Reference saved")
+    expect(page.locator("#exams")).to_contain_text("audiogram")
+
+    page.goto(f"{person}/test")
+    expect(page.locator("#references")).to_contain_text("Left ear: no reference yet")
+    keyboard.press("[name=ears][value=left]", "Space")
+    keyboard.press("#practice", "Space")
+    expect(page.locator("#practice")).not_to_be_checked()
+    keyboard.press("#plan [type=submit]")
+    page.wait_for_url(f"{address}/exams/*")
+    first = page.url
+
+    answer_by_keys(page, ear(REFERENCE, worse_db=30))
+    expect(page.locator("#verdict .badge")).to_contain_text("Changed")
+    expect(page.locator("#audiogram .picture .tone").first).to_be_attached()
+
+    with page.expect_download() as pdf:
+        keyboard.press("a[href$='report.pdf']")
+    assert pdf.value.path().read_bytes().startswith(b"%PDF")
+    with page.expect_download() as html:
+        keyboard.press("a[href$='report.html']")
+    assert "Grace Hall" in html.value.path().read_text()
+
+    keyboard.press("[data-action=retest]")
+    page.wait_for_url(lambda url: "/exams/" in url and url != first)
+    again = page.url
+    answer_by_keys(page, ear(REFERENCE, worse_db=30))
+    expect(page.locator("#verdict .badge")).to_contain_text("Changed")
+
+    keyboard.press("[data-action=continue]")
+    page.wait_for_url(lambda url: "/exams/" in url and url not in (first, again))
+    expect(page.locator("#heading")).to_contain_text("full exam")
+    answer_by_keys(page, ear(REFERENCE, worse_db=30), most=3)
+    expect(page.locator("#tones tbody tr")).not_to_have_count(0)
+    keyboard.press("[data-action=undo]")
+    expect(page.locator("#message")).to_contain_text("taken back")
+    keyboard.press("[data-action=pause]")
+    expect(page.locator("#desk")).to_be_hidden()
+    keyboard.press("[data-action=resume]")
+    expect(page.locator("#desk")).to_be_visible()
+    keyboard.press("[data-action=finish]")
+    expect(page.locator("[data-action=retest]")).to_be_visible()
+
+    page.goto(person)
+    expect(page.locator("#exams tbody tr")).to_have_count(4)
+    expect(page.locator("#history svg").first).to_be_visible()
+
+
+def test_a_person_is_found_and_corrected_and_work_goes_on(
+    page: Page, address: str, past: dict[str, str]
+) -> None:
+    sign_in(page, address, "bob")
+    page.get_by_label("Name or code").fill("ada k")
+    page.get_by_role("button", name="Find").click()
+    found = page.locator("#found").get_by_role("link", name="Ada King")
+    expect(found).to_be_visible()
+    expect(page.locator("#work")).to_contain_text("unfinished")
+    page.locator("#work").get_by_role("link", name="Go on").first.click()
+    expect(page.locator("#desk")).to_be_visible()
+    page.goto(address + past["new person"])
+    page.get_by_role("button", name="Correct").click()
+    page.locator("#correct").get_by_label("Code").fill("L-2")
+    page.get_by_label("Why is this corrected?").fill("typed wrongly")
+    page.get_by_role("button", name="Save the correction").click()
+    expect(page.locator("#identity")).to_contain_text("L-2")
+
+
+def test_a_baseline_is_chosen_with_its_reason(
+    signed_in: Page, address: str, clinic: Clinic, past: dict[str, str]
+) -> None:
+    signed_in.goto(address + past["person"])
+    card = signed_in.locator("#baseline-card")
+    expect(card.locator("#baselines")).to_contain_text("(the oldest)")
+    card.get_by_role("button", name="Should it be revised?").click()
+    expect(card.locator("#proposals li")).not_to_have_count(0)
+    card.locator("#baseline-exam").select_option(index=0)
+    card.get_by_label("Why, and who decided it").fill("first day at work, Dr K")
+    card.get_by_role("button", name="Choose this baseline").click()
+    expect(card.locator("#baselines")).to_contain_text("chosen by")
+    expect(card.locator("#baselines")).to_contain_text("first day at work, Dr K")
+
+
+def test_refusals_are_said_beside_the_button(
+    page: Page, address: str, past: dict[str, str]
+) -> None:
+    """A screen without a reference cannot begin; the server's own sentence says why."""
+    sign_in(page, address, "bob")
+    settled(page, f"{address}{past['new person']}/test")
+    page.get_by_role("button", name="Start the test").click()
+    expect(page.locator("#problem")).to_contain_text("to compare with")
+    expect(page.locator("#warnings")).to_contain_text("to compare with")
+
+
+def test_the_listeners_link_is_made_shown_once_and_ended(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    person = clinic.person("Tablet user", "T-1")
+    device = clinic.post("/api/devices", {**BROWSER, "name": "Tablet for links"})["id"]
+    sign_in(page, address, "bob")
+    settled(page, f"{address}/people/{person}/test")
+    page.get_by_label("Full exam").check()
+    page.get_by_label("Device").select_option(device)
+    expect(page.locator("#warnings")).to_contain_text("relative")
+    page.get_by_label("The listener, on").check()
+    page.get_by_label("Self-test").check()
+    page.get_by_label("calibration is expired or missing").check()
+    page.get_by_role("button", name="Start the test").click()
+    link = page.get_by_label("The listener's link")
+    expect(page.get_by_role("link", name="Open here")).to_have_count(0)
+    expect(link).to_have_value(re.compile(rf"^{re.escape(address)}/listen#\S{{20,}}$"))
+    page.get_by_role("link", name="Follow the test").click()
+    expect(page.locator("#listener-state")).to_be_visible()
+    expect(page.locator("#desk")).to_be_hidden()
+    expect(page.get_by_label("The listener's link")).to_have_count(0)
+    page.get_by_role("button", name="End the link").click()
+    expect(page.locator("#message")).to_contain_text("no longer works")
+    assert clinic.get(page.url.replace(address, "/api"))["link"] is None
+
+
+def test_who_is_alone_may_open_the_link_here(page: Page, tmp_path: Path) -> None:
+    """There is no login in this browser that a listener could find."""
+    once = Settings(db=str(tmp_path / "own.db"), single_user=True, launch_sha256=sha256("once"))
+    with served(create_app(once)) as address:
+        page.goto(f"{address}/open?token=once")
+        make = """async ([device, person]) => {
+          const { post } = await import("/static/api.js");
+          const fingerprint = (await import("/static/setup.js")).fingerprint({});
+          const { id } = await post("/api/devices", { ...device, fingerprint });
+          return (await post("/api/people", person)).id;
+        }"""
+        person = page.evaluate(make, [{"name": "Own"}, {"code": "me"}])
+        settled(page, f"{address}/people/{person}/test")
+        page.get_by_label("Full exam").check()
+        page.get_by_label("Device").select_option("Own")
+        page.get_by_label("The listener, on").check()
+        page.get_by_label("calibration is expired or missing").check()
+        page.get_by_role("button", name="Start the test").click()
+        with page.expect_popup() as opened:
+            page.get_by_role("link", name="Open here").click()
+        expect(opened.value.locator("#headphones")).to_be_visible()
+
+
+def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) -> None:
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/devices")
+    page.get_by_label("Name").fill("Booth 7")
+    page.get_by_role("button", name="Add the device").click()
+    page.wait_for_url(f"{address}/devices/*")
+    expect(page.locator("#of-table")).to_be_hidden()
+    page.get_by_label("Laboratory").fill("Example Lab")
+    page.get_by_role("button", name="Save the calibration").click()
+    expect(page.locator("#message")).to_contain_text("Calibration saved")
+    expect(page.locator("#state")).to_contain_text("calibrated")
+    page.get_by_label("Who listened").fill("bob")
+    for cell in page.locator("#deviations input").all():
+        cell.fill("0")
+    page.get_by_label("Left ear, 4000 Hz").first.fill("15")
+    page.get_by_role("button", name="Save the check").click()
+    expect(page.locator("#message")).to_contain_text("blocked")
+    expect(page.locator("#blocked")).not_to_be_empty()
+
+
+def test_this_browser_becomes_a_device(page: Page, address: str, clinic: Clinic) -> None:
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/devices")
+    page.get_by_label("What is it?").select_option("browser")
+    expect(page.locator("#fingerprint dt")).to_have_count(4)
+    page.locator("#new").get_by_label("Name").fill("This desk")
+    page.get_by_label("Earphones", exact=True).fill("wired ones")
+    page.get_by_role("button", name="Add the device").click()
+    page.wait_for_url(f"{address}/devices/*")
+    stored = clinic.get(page.url.replace(address, "/api"))["fingerprint"]
+    assert stored["earphones"] == "wired ones"
+    assert stored["installation"] == page.evaluate('localStorage.getItem("installation")')
+
+
+# The desk of a browser that plays
+
+
+LONG_TONE = {**QUICK, "pulses": 5, "pulse_ms": 2000}
+
+
+class Desk:
+    """An examiner at a browser that plays the tones, and an exam that waits there."""
+
+    def __init__(self, page: Page, address: str, clinic: Clinic, **plan: Any) -> None:
+        self.page, self.clinic = page, clinic
+        self.ears = ScriptedListener(page)
+        sign_in(page, address, "bob")
+        device = clinic.post("/api/devices", {"name": "Desk", "fingerprint": become_device(page)})
+        self.exam = self.begin(device["id"], **plan)
+        page.goto(f"{address}/exams/{self.exam}")
+
+    def begin(self, device: str, **plan: Any) -> str:
+        person = self.clinic.person("Hand raiser", f"H-{device}")
+        wanted = {"kind": "exam", "rule": None, "device": device, "accept_calibration": True}
+        test = self.clinic.begin(person, **{**wanted, "timing": QUICK, **plan})
+        return str(test["exams"][0]["id"])
+
+    def stored(self) -> dict[str, Any]:
+        now: dict[str, Any] = self.clinic.get(f"/api/exams/{self.exam}")
+        return now
+
+    def trials(self) -> list[dict[str, Any]]:
+        trials: list[dict[str, Any]] = self.clinic.get(f"/api/exams/{self.exam}/live")["trials"]
+        return trials
+
+    def play(self) -> None:
+        expect(self.page.locator("#heard")).to_be_disabled()
+        self.page.keyboard.press("p")
+        expect(self.page.locator("#heard")).to_be_enabled()
+
+    def play_and_miss(self) -> None:
+        before = self.stored()["play"]["presentation"]["trial"]
+        self.play()
+        self.page.keyboard.press("n")
+        self.ears.until(lambda: self.stored()["play"]["presentation"]["trial"] != before)
+
+    def begin_to_play(self) -> None:
+        self.page.evaluate("ears.onset = null")
+        self.page.keyboard.press("p")
+        self.ears.wait_for("ears.onset !== null && ears.now() > ears.onset + 0.1")
+
+
+def test_the_desk_plays_after_its_set_up(page: Page, address: str, clinic: Clinic) -> None:
+    """No tone before the headphones are checked, no answer before the tone was played."""
+    desk = Desk(page, address, clinic)
+    expect(page.locator("#headphones")).to_contain_text("HDA 200")
+    expect(page.locator("#desk")).to_be_hidden()
+    assert desk.stored()["play"]["state"] == "check"
+    page.keyboard.press("p")  # there is nothing to play yet
+    desk.ears.set_up_desk()
+    assert desk.stored()["play"]["state"] == "play"
+    expect(page.locator("#set-up")).to_be_hidden()
+    expect(page.locator("#tone")).to_contain_text("relative dB")
+    assert "dB HL" not in page.locator("main").inner_text()
+    expect(page.locator("#heard")).to_be_disabled()
+    page.keyboard.press("h")  # nothing was played: this is no answer
+    desk.play_and_miss()
+    expect(page.locator("#tones tbody tr")).to_have_count(1)
+    expect(page.locator("#heard")).to_be_disabled()
+    assert [trial["heard"] for trial in desk.trials()] == [False]
+
+
+def test_a_set_up_belongs_to_the_page_that_did_it(page: Page, address: str, clinic: Clinic) -> None:
+    desk = Desk(page, address, clinic)
+    desk.ears.set_up_desk()
+    page.reload()
+    desk.ears.set_up_desk()
+    desk.play()
+
+
+def test_the_desk_of_another_browser_plays_nothing(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic)
+    twin = {**become_device(page), "installation": "of another desk"}
+    for name, fingerprint in (("Twin", twin), ("Other", BROWSER["fingerprint"])):
+        device = clinic.post("/api/devices", {"name": name, "fingerprint": fingerprint})["id"]
+        page.goto(f"{address}/exams/{desk.begin(device)}")
+        expect(page.locator("#another")).to_contain_text("another browser")
+        expect(page.locator("#desk")).to_be_hidden()
+        assert page.locator("#set-up button:visible").count() == 0
+
+
+TROUBLE = {
+    "panic": "document.querySelector('#desk [data-do=panic]').click()",
+    "hidden": """Object.defineProperty(document, "hidden", { value: true, configurable: true });
+        document.dispatchEvent(new Event("visibilitychange"));
+        Object.defineProperty(document, "hidden", { value: false, configurable: true });""",
+    "device": 'navigator.mediaDevices.dispatchEvent(new Event("devicechange"))',
+    "interrupted": "ears.ctx.suspend()",
+}
+
+
+@pytest.mark.parametrize("reason", ["escape", *TROUBLE])
+def test_trouble_at_the_desk_is_silence_and_another_set_up(
+    page: Page, address: str, clinic: Clinic, reason: str
+) -> None:
+    desk = Desk(page, address, clinic, timing=LONG_TONE)
+    desk.ears.set_up_desk()
+    asked = desk.stored()["play"]["presentation"]
+    desk.begin_to_play()
+    stops = page.evaluate("ears.stops")
+    if reason == "escape":
+        page.keyboard.press("Escape")
+    else:
+        page.evaluate(f"() => {{ {TROUBLE[reason]} }}")
+    if reason != "interrupted":  # then there is no sound to stop
+        assert page.evaluate("ears.stops") == stops + 1
+    expect(page.locator("#headphones")).to_be_visible()
+    expect(page.locator("#desk")).to_be_hidden()
+    page.keyboard.press("h")
+    desk.ears.until(lambda: desk.stored()["play"]["state"] == "check")
+    assert [trial["void"] for trial in desk.trials()] == [True]
+    desk.ears.set_up_desk()
+    again = desk.stored()["play"]["presentation"]
+    assert again["trial"] != asked["trial"]
+    expect(page.locator("#heard")).to_be_disabled()
+
+
+def test_a_stop_without_the_network_is_told_before_the_test_goes_on(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic, timing=LONG_TONE)
+    desk.ears.set_up_desk()
+    desk.begin_to_play()
+    page.context.set_offline(True)
+    page.keyboard.press("Escape")
+    expect(page.locator("#headphones")).to_be_visible()
+    assert desk.trials() == []
+    page.context.set_offline(False)
+    desk.ears.set_up_desk()
+    assert [trial["void"] for trial in desk.trials()] == [True]
+
+
+def test_other_headphones_between_two_tones_are_checked_another_page_is_not(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic)
+    desk.ears.set_up_desk()
+    desk.play()
+    page.evaluate(f"() => {{ {TROUBLE['hidden']} }}")
+    expect(page.locator("#heard")).to_be_enabled()
+    page.evaluate(TROUBLE["device"])
+    expect(page.locator("#headphones")).to_be_visible()
+    desk.ears.until(lambda: desk.stored()["play"]["state"] == "check")
+
+
+def test_what_is_asked_after_an_undo_must_be_played_again(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic)
+    desk.ears.set_up_desk()
+    desk.play_and_miss()
+    expect(page.locator("#tones tbody tr")).to_have_count(1)
+    desk.play()
+    page.locator("[data-action=undo]").click()
+    expect(page.locator("#message")).to_contain_text("taken back")
+    expect(page.locator("#heard")).to_be_disabled()
+    desk.play()
+
+
+def test_a_refused_set_up_says_why_and_starts_over(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    desk = Desk(page, address, clinic)
+    refusal = {"detail": "The calibration has changed."}
+    page.route("**/ready", lambda route: route.fulfill(status=409, json=refusal))
+    desk.ears.at("headphones")
+    desk.ears.do("next")
+    desk.ears.check_ears_and_volume()
+    expect(page.locator("#problem")).to_contain_text("The calibration has changed.")
+    expect(page.locator("#headphones")).to_be_visible()
+    page.unroute("**/ready")
+    desk.ears.set_up_desk()
+
+
+def test_what_must_be_mended_stands_in_the_desks_set_up(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    def add_problem(route: Route) -> None:
+        exam = route.fetch().json()
+        exam["play"]["problem"] = "Turn the volume down."
+        route.fulfill(json=exam)
+
+    page.route(re.compile(r"/api/exams/[^/]+$"), add_problem)
+    desk = Desk(page, address, clinic)
+    desk.ears.at("headphones")
+    expect(page.locator("#set-up")).to_contain_text("Turn the volume down.")
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_set_up_of_the_desk_can_be_used_by_everybody(
+    page: Page, address: str, clinic: Clinic, size: ViewportSize
+) -> None:
+    page.set_viewport_size(size)
+    desk = Desk(page, address, clinic)
+    desk.ears.at("headphones")
+    look_at_everything(page)
+    desk.ears.do("next")
+    desk.ears.at("sides")
+    look_at_everything(page)
+    while page.locator("#sides").is_visible():
+        desk.ears.tell_the_side()
+    look_at_everything(page)
+
+
+def test_a_file_is_imported(page: Page, address: str, tmp_path: Path) -> None:
+    file = tmp_path / "old.csv"
+    file.write_text(
+        "person,date,right_500,right_1000,right_2000,right_3000,right_4000\n"
+        "I-1,2020-01-02,5,10,15,20,25\n"
+    )
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/import")
+    page.get_by_label("File", exact=True).set_input_files(file)
+    page.get_by_role("button", name="Import").click()
+    expect(page.locator("#outcome")).to_contain_text("1 audiograms added")
+    page.locator("#outcome").get_by_role("link").click()
+    expect(page.locator("#exams")).to_contain_text("audiogram")
+
+
+def test_a_simulated_person_is_stored_nowhere(page: Page, address: str, clinic: Clinic) -> None:
+    before = clinic.get("/api/worklist")["items"]
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/try")
+    expect(page.locator("#audiogram .picture svg")).to_be_visible()
+    page.get_by_label("Rule for change").select_option("niosh-15")
+    page.get_by_label("Change since then").select_option(index=1)
+    page.get_by_role("button", name="Next tone").click()
+    expect(page.locator("#tones tbody tr")).to_have_count(1)
+    page.get_by_role("button", name="Run to the verdict").click()
+    expect(page.locator("#verdict .badge")).to_contain_text("Changed", timeout=60_000)
+    assert clinic.get("/api/worklist")["items"] == before
+
+
+def test_users_are_added_and_changed(page: Page, address: str) -> None:
+    sign_in(page, address, "ada")
+    page.goto(f"{address}/users")
+    page.locator("#new").get_by_label("User name").fill("cleo")
+    page.get_by_label("First password").fill(PASSWORD)
+    page.get_by_role("button", name="Add the user").click()
+    page.get_by_role("button", name="Change cleo").click()
+    page.locator("#change").get_by_label("State").select_option("disabled")
+    page.locator("#change").get_by_label("Why").fill("left the clinic")
+    page.get_by_role("button", name="Save the change").click()
+    expect(page.locator("#list tr", has_text="cleo")).to_contain_text("disabled")
+    page.get_by_label("What it is for").fill("export")
+    page.get_by_role("button", name="Make a token").click()
+    expect(page.locator("#tokens code")).not_to_be_empty()
+
+
+def test_a_hidden_page_asks_for_nothing(page: Page, address: str, past: dict[str, str]) -> None:
+    sign_in(page, address, "bob")
+    settled(page, address + past["under way"])
+    with page.expect_request("**/live"):
+        pass  # seen, it asks again and again
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true })")
+    page.wait_for_timeout(300)  # what was under way may end
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(2500)
+    assert asked == []
+
+
+# How the pages look
+
+
+PAGES = [
+    "login", "today", "person", "new person", "begin", "decided", "under way", "devices", "device",
+    "import", "try", "about", "docs", "users", "audit", "nowhere",
+]  # fmt: skip
+
+
+def look_at_everything(page: Page) -> None:
+    """Nothing serious for axe, and nothing wider than the screen."""
+    too_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(too_wide) <= 0
+    found = Axe().run(page).response["violations"]
+    serious = [one for one in found if one["impact"] in ("serious", "critical")]
+    assert not serious, [(one["id"], one["nodes"][0]["html"]) for one in serious]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_page_can_be_used_by_everybody(
+    signed_in: Page, address: str, past: dict[str, str], complaints: list[str], name: str
+) -> None:
+    """No serious finding of axe, nothing wider than a phone, no complaint of the browser."""
+    for size in (DESK, PHONE):
+        signed_in.set_viewport_size(size)
+        settled(signed_in, address + past[name])
+        look_at_everything(signed_in)
+    assert complaints == []
+
+
+def draw(page: Page, data: dict[str, object]) -> None:
+    page.evaluate(
+        """async (data) => {
+          const { audiogram } = await import("/static/audiogram.js");
+          document.getElementById("main").replaceChildren();
+          audiogram(document.getElementById("main")).draw(data);
+        }""",
+        data,
+    )
+
+
+def reading(hz: float, level: float, censored: str | None = None) -> dict[str, object]:
+    return {
+        "frequency_hz": hz,
+        "level": level,
+        "low": level - 5,
+        "high": level + 5,
+        "censored": censored,
+    }
+
+
+def trial(kind: str, level: float | None, *, heard: bool, void: bool = False) -> dict[str, object]:
+    return {"kind": kind, "frequency_hz": 1000, "level": level, "heard": heard, "void": void}
+
+
+def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> None:
+    """An octave as long as 20 dB, circles right and crosses left, no line to no response."""
+    signed_in.goto(f"{address}/login")
+    levels = [reading(500, 10), reading(1000, 20), reading(2000, 40), reading(4000, 90, "above")]
+    for side, shape in (("right", "circle"), ("left", "path")):
+        draw(
+            signed_in,
+            {
+                "ear": side,
+                "unit": "dB HL",
+                "thresholds": levels,
+                "reference": levels[:2],
+                "trials": [
+                    trial("tone", 20, heard=True),
+                    trial("tone", 15, heard=False),
+                    trial("tone", 5, heard=True, void=True),
+                    trial("catch", None, heard=False),
+                ],
+                "next": {"frequency_hz": 2000, "level": 35},
+            },
+        )
+        picture = signed_in.locator(".picture svg")
+        assert picture.locator(f".now {shape}").count() == 4 + (side == "left")  # with the arrow
+        assert picture.locator(".now line").count() == 2
+        assert (
+            picture.locator(".tone.heard").count() == picture.locator(".tone.missed").count() == 1
+        )
+        assert picture.locator(".next").count() == 1
+        assert picture.locator(".band").count() == 1
+        lengths = [
+            [float(line.get_attribute(name) or "nan") for name in ("x1", "x2", "y1", "y2")]
+            for line in picture.locator(".now line").all()
+        ]
+        (x1, x2, _, _), (_, _, y1, y2) = lengths
+        assert x2 - x1 == pytest.approx(y2 - y1)  # one octave; from 20 to 40 dB
+        assert y2 > y1
+        rows = signed_in.locator(".twin tbody tr").all_text_contents()
+        assert len(rows) == 4
+        assert "none at 90" in rows[-1]
+
+
+def test_relative_levels_are_never_called_hearing_levels(signed_in: Page, address: str) -> None:
+    signed_in.goto(f"{address}/login")
+    draw(
+        signed_in,
+        {
+            "ear": "right",
+            "unit": "relative dB",
+            "thresholds": [reading(1000, 25), reading(2000, 30)],
+        },
+    )
+    shown = signed_in.locator("#main").text_content() or ""
+    assert "relative dB" in shown
+    assert "dB HL" not in shown
