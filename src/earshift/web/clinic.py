@@ -36,7 +36,7 @@ from earshift.engine.stimulus import Audiogram
 from earshift.store import Store, StoreError
 from earshift.store.accounts import LINK_HOURS, Accounts
 from earshift.web import models as m
-from earshift.web import shown
+from earshift.web import views as shown
 from earshift.web.identity import Examiner, saw
 from earshift.web.listen import break_off, make_ready
 from earshift.web.live import Sessions

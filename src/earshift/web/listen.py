@@ -18,7 +18,7 @@ from earshift.engine.refusal import Refusal
 from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import models as m
-from earshift.web import shown
+from earshift.web import views
 from earshift.web.identity import Identity, Listener
 from earshift.web.live import Sessions
 
@@ -46,7 +46,7 @@ class Booth:
         self._accounts: Accounts = state.accounts
         self.sessions: Sessions = state.sessions
         self.listener: Identity = listener
-        self.today = shown.today_in(state.settings.zone)
+        self.today = views.today_in(state.settings.zone)
         self._exams: list[int] = listener.scope["exams"]
 
     def current(self) -> int:
@@ -66,7 +66,7 @@ class Booth:
             try:
                 yield session
             except ValueError as error:
-                raise shown.refusal(error) from None
+                raise views.refusal(error) from None
 
     def of_trial(self, trial: int) -> tuple[int | None, int]:
         """The exam, and the trial's id within it, of a trial as this link counts them."""
@@ -76,7 +76,7 @@ class Booth:
 
     def play(self, session: Session) -> m.Play:
         position = self._exams.index(session.record.id) + 1
-        answer = shown.play(session, m.Counted(now=position, of=len(self._exams)))
+        answer = views.play(session, m.Counted(now=position, of=len(self._exams)))
         if answer.presentation is not None:
             answer.presentation.trial += position * TRIALS_OF_EXAM
         last = position == len(self._exams)

@@ -1,4 +1,4 @@
-"""Stored records in the words of the API. Nothing here writes or decides."""
+"""Views: stored records in the words of the API. Nothing here writes or decides."""
 
 import re
 from collections.abc import Iterable
