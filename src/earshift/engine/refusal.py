@@ -38,6 +38,7 @@ class Refusal(ValueError):
     """
 
     code = "invalid"
+    anyone = "the {}"  # what a row or file is called in the sentence that anybody may read
 
     def __init__(
         self,
@@ -52,11 +53,14 @@ class Refusal(ValueError):
         if code is not None:
             self.code = code
         self._sentence = str(sentence)
-        self.sentence = self._filled({name: _anyone(name, one) for name, one in named.items()})
+        self.sentence = self._filled({name: self._anyone(name, one) for name, one in named.items()})
         words = self._filled({name: _exactly(name, one) for name, one in named.items()})
         if got is not _NOTHING:
             words += f", got {_as_given(got)}"
         super().__init__(f"{words}; {advice}" if advice else words)
+
+    def _anyone(self, name: str, value: object) -> str:
+        return value if isinstance(value, Plain) else self.anyone.format(name.replace("_", " "))
 
     def _filled(self, words: dict[str, str]) -> str:
         # Without places a sentence is as it is: it may quote braces.
@@ -74,10 +78,6 @@ def _rebuilt(kind: type[Refusal], sentence: str, kept: dict[str, Any]) -> Refusa
     return kind(sentence, **kept)
 
 
-def _anyone(name: str, value: object) -> str:
-    return value if isinstance(value, Plain) else f"the {name.replace('_', ' ')}"
-
-
 def _exactly(name: str, value: object) -> str:
     is_row = isinstance(value, int)
     return f"{name.replace('_', ' ')} {value}" if is_row else str(value)
@@ -90,9 +90,10 @@ def _as_given(value: object) -> str:
 
 
 class NotFound(Refusal):
-    """There is no such person, exam, device or file."""
+    """There is no such person, exam, device or file: "there is no {exam}"."""
 
     code = "not-found"
+    anyone = "such {}"
 
 
 class Conflict(Refusal):
