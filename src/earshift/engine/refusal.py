@@ -60,7 +60,7 @@ class Refusal(ValueError):
         super().__init__(f"{words}; {advice}" if advice else words)
 
     def _anyone(self, name: str, value: object) -> str:
-        return value if isinstance(value, Plain) else self.anyone.format(name.replace("_", " "))
+        return value if isinstance(value, Plain) else self.anyone.format(_kind(name))
 
     def _filled(self, words: dict[str, str]) -> str:
         # Without places a sentence is as it is: it may quote braces.
@@ -79,8 +79,12 @@ def _rebuilt(kind: type[Refusal], sentence: str, kept: dict[str, Any]) -> Refusa
 
 
 def _exactly(name: str, value: object) -> str:
-    is_row = isinstance(value, int)
-    return f"{name.replace('_', ' ')} {value}" if is_row else str(value)
+    return f"{_kind(name)} {value}" if isinstance(value, int) else str(value)
+
+
+def _kind(name: str) -> str:
+    """What a place stands for; several of a kind are counted: exam_1, exam_2."""
+    return name.rstrip("_0123456789")
 
 
 def _as_given(value: object) -> str:
