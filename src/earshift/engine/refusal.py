@@ -15,7 +15,7 @@ for who typed them; `sentence` does not, so that no name, code or path of the se
 """
 
 from datetime import date
-from typing import Any
+from typing import Any, Self
 
 
 class Plain(str):
@@ -63,10 +63,18 @@ class Refusal(ValueError):
         return value if isinstance(value, Plain) else self.anyone.format(_kind(name))
 
     def _filled(self, words: dict[str, str]) -> str:
-        # Without places a sentence is as it is: it may quote braces.
-        return self._sentence.format(**words) if words else self._sentence
+        # Not by str.format: what stands between the places may quote braces of a file.
+        sentence = self._sentence
+        for name, word in words.items():
+            sentence = sentence.replace(f"{{{name}}}", word)
+        return sentence
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def within(self, where: str, **named: object) -> Self:
+        """The same refusal, with the place it is about before its sentence."""
+        _, (kind, sentence, kept) = self.__reduce__()
+        return kind(f"{where}{sentence}", **{**kept, **named})
+
+    def __reduce__(self) -> tuple[Any, tuple[type[Self], str, dict[str, Any]]]:
         # Worker processes send refusals home; the default would lose what is kept apart.
         kept = {"code": self.code, "advice": self.advice, **self.named}
         if self.got is not _NOTHING:

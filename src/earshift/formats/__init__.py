@@ -124,7 +124,7 @@ def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:
     seen: set[Path] = set()
     for file in files:
         if file.resolve() in seen:
-            raise Refusal(f"{file} is given twice; its ears would count twice")
+            raise Refusal("{file} is given twice; its ears would count twice", file=file)
         seen.add(file.resolve())
         formats[source].check(file)
     sizes = [file.stat().st_size for file in files]
