@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any
 
+from earshift.days import local_day
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
 
 TRIAL_KINDS = ("tone", "catch", "practice")
@@ -106,6 +107,19 @@ class ExamRecord:
     def relative(self) -> bool:
         """Whether its levels are those of an uncalibrated device, and so no dB HL."""
         return self.unit == RELATIVE_LEVEL
+
+
+def measured_at(exam: ExamRecord, visit: Visit) -> datetime | None:
+    """When the ear was measured; None for an audiogram that came without a date."""
+    if exam.measured_at is None and exam.kind != "audiogram":
+        return visit.started_at
+    return exam.measured_at
+
+
+def measured_on(exam: ExamRecord, visit: Visit) -> date | None:
+    """The local day on which the ear was measured, or None as above."""
+    at = measured_at(exam, visit)
+    return None if at is None else local_day(at, visit.zone)
 
 
 @dataclass(frozen=True)
