@@ -617,7 +617,7 @@ def test_the_calibration_of_a_bundle_is_that_of_the_local_day(store: Store) -> N
 def test_all_visits_stream_in_order_and_of_one_moment(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("earshift.store.BATCH", 2)
+    monkeypatch.setattr("earshift.store.visits.BATCH", 2)
     exams = [an_exam(store, store.add_person(author="mh")) for _ in range(5)]
     for exam in exams:
         a_trial(store, exam)

@@ -30,9 +30,10 @@ from sqlalchemy import (
     select,
 )
 
-from earshift.store import Store, rows
+from earshift.store import Store, checks, rows
 from earshift.store import tables as t
-from earshift.store.database import StoreError, reading, writing
+from earshift.store.database import reading, writing
+from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
@@ -130,7 +131,7 @@ def csrf_token(session: str) -> str:
 
 def as_user_name(name: object) -> str:
     """A user's name as it is stored: one spelling, whatever the case it is typed in."""
-    folded = _folded(rows.text(name, "the name of a user"))
+    folded = _folded(checks.text(name, "the name of a user"))
     if not 2 <= len(folded) <= NAME_LENGTH or not all(c.isalnum() or c in "._-@" for c in folded):
         raise StoreError(
             f"the name of a user has 2 to {NAME_LENGTH} letters, digits or . _ - @, "
@@ -168,7 +169,7 @@ def as_password(password: object, name: str) -> str:
 class Accounts:
     """Users and keys in a store. Calls may come from any thread; the clock is for tests."""
 
-    def __init__(self, store: Store, clock: Callable[[], datetime] = rows.now) -> None:
+    def __init__(self, store: Store, clock: Callable[[], datetime] = checks.now) -> None:
         self._engine, self._clock = store.engine, clock
         self._hashing = threading.BoundedSemaphore(HASHES_AT_ONCE)
 
@@ -194,18 +195,18 @@ class Accounts:
 
     def add_user(self, name: str, password: str, *, role: str, author: str) -> User:
         """A new user. The first one is an admin, as nobody else could add more."""
-        name, author = as_user_name(name), rows.text(author, "author")
+        name, author = as_user_name(name), checks.text(author, "author")
         values = {
-            "role": rows.one_of(role, ROLES, "role"),
+            "role": checks.one_of(role, ROLES, "role"),
             "password_hash": self._hash(as_password(password, name)),
             "state": "active",
         }
         with writing(self._engine) as connection:
             _alone(connection)
             if role != "admin" and not _any_users(connection):
-                raise StoreError("the first user has to be an admin; add one with role admin")
+                raise StoreConflict("the first user has to be an admin; add one with role admin")
             if connection.execute(_users().where(t.users.c.name == name)).first() is not None:
-                raise StoreError("there is a user of this name already")
+                raise StoreConflict("there is a user of this name already")
             new = {"name": name, "created_at": self._clock()}
             user = rows.add_row(connection, t.users, new, author)
             self._add_state(connection, user.id, values, author, "new user")
@@ -222,24 +223,24 @@ class Accounts:
         password: str | None = None,
     ) -> User:
         """Another role, state or password. A new password and a disabled user end all keys."""
-        name, author = as_user_name(name), rows.text(author, "author")
+        name, author = as_user_name(name), checks.text(author, "author")
         changes: dict[str, Any] = {}
         if role is not None:
-            changes["role"] = rows.one_of(role, ROLES, "role")
+            changes["role"] = checks.one_of(role, ROLES, "role")
         if state is not None:
-            changes["state"] = rows.one_of(state, USER_STATES, "state")
+            changes["state"] = checks.one_of(state, USER_STATES, "state")
         if password is not None:
             changes["password_hash"] = self._hash(as_password(password, name))
         if not changes:
             raise StoreError("nothing to change: give a role, a state or a password")
-        reason = rows.text(reason, "reason")
+        reason = checks.text(reason, "reason")
         with writing(self._engine) as connection:
             _alone(connection)
             before = _known_user(connection, name)
             kept = {key: before._mapping[key] for key in ("role", "password_hash", "state")}
             self._add_state(connection, before.id, kept | changes, author, reason)
             if not _any_admin(connection):
-                raise StoreError("this is the last active admin; make another user one first")
+                raise StoreConflict("this is the last active admin; make another user one first")
             if password is not None or state == "disabled":
                 self._end(connection, t.keys.c.user_id == before.id, author, reason)
             return _user(_known_user(connection, name))
@@ -420,16 +421,16 @@ class Accounts:
         self, user_name: str, *, name: str, days: float, author: str, role: str | None = None
     ) -> tuple[Key, str]:
         """A new token of a user and its secret, which is shown this once."""
-        author, name = rows.text(author, "author"), rows.text(name, "the name of a token")
+        author, name = checks.text(author, "author"), checks.text(name, "the name of a token")
         if not SHORTEST_TOKEN_DAYS <= days <= TOKEN_DAYS:
             raise StoreError(f"a token lasts {SHORTEST_TOKEN_DAYS} to {TOKEN_DAYS:g} days")
         with writing(self._engine) as connection:
             user = _user(_known_user(connection, user_name, lock=True))
-            role = rows.one_of(role or user.role, ROLES, "role")
+            role = checks.one_of(role or user.role, ROLES, "role")
             if not user.active:
-                raise StoreError("this user is disabled and can have no token")
+                raise StoreConflict("this user is disabled and can have no token")
             if ROLES.index(role) > ROLES.index(user.role):
-                raise StoreError(f"this user is {user.role}: a token cannot be {role}")
+                raise StoreConflict(f"this user is {user.role}: a token cannot be {role}")
             secret = f"earshift_{secrets.token_urlsafe(32)}"
             self._add_key(
                 connection,
@@ -462,10 +463,10 @@ class Accounts:
         """End a token; with `user_name` only one of that user's."""
         found = [key for key in self.tokens(user_name) if key.public_id == public_id]
         if not found:
-            raise StoreError("there is no such token")
+            raise NoSuchRow("there is no such token")
         with writing(self._engine) as connection:
             self._end(
-                connection, t.keys.c.id == found[0].id, rows.text(author, "author"), "revoked"
+                connection, t.keys.c.id == found[0].id, checks.text(author, "author"), "revoked"
             )
 
     # Listeners
@@ -474,7 +475,7 @@ class Accounts:
         self, visit_id: int, exam_ids: Sequence[int], author: str, hours: float = LINK_HOURS
     ) -> str:
         """The secret of a link to exams of one visit; the visit's earlier links end."""
-        author = rows.text(author, "author")
+        author = checks.text(author, "author")
         if not 0 < hours <= LINK_HOURS:
             raise StoreError(
                 f"a listener's link lasts more than 0 and at most {LINK_HOURS:g} hours"
@@ -514,11 +515,11 @@ class Accounts:
         """End the links of a visit. It may have none."""
         with writing(self._engine) as connection:
             _lock_visit(connection, visit_id)
-            self._end(connection, _link_of(visit_id), rows.text(author, "author"), reason)
+            self._end(connection, _link_of(visit_id), checks.text(author, "author"), reason)
 
     def release(self, visit_id: int, author: str, released: bool = True) -> None:
         """Let the listener of a visit see the verdicts, or no longer."""
-        author = rows.text(author, "author")
+        author = checks.text(author, "author")
         with writing(self._engine) as connection:
             _lock_visit(connection, visit_id)
             self._end(connection, _release_of(visit_id), author, "release changed")
@@ -683,7 +684,7 @@ def _known_user(connection: Connection, name: str, *, lock: bool = False) -> Row
         connection.execute(locked)
     found = connection.execute(_users().where(t.users.c.name == _folded(name))).first()
     if found is None:
-        raise StoreError("there is no user of this name")
+        raise NoSuchRow("there is no user of this name")
     return found
 
 
