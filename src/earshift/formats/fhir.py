@@ -137,6 +137,8 @@ def _parse(path: Path) -> Json:
         raise error.within("{file} is not sound JSON: ", file=path) from None
     except json.JSONDecodeError as error:
         raise Refusal(f"{{file}} is not sound JSON: {error.msg}", file=path) from None
+    except ValueError:
+        raise Refusal("{file} is not sound JSON: a number is too long", file=path) from None
     if not isinstance(data, dict):
         raise Refusal(f"{{file}} is no FHIR resource but a JSON {type(data).__name__}", file=path)
     return data
