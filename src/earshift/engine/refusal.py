@@ -15,11 +15,14 @@ for who typed them; `sentence` does not, so that no name, code or path of the se
 """
 
 from datetime import date
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 
 class Plain(str):
     """A word for a refusal's sentence that holds nothing anybody typed."""
+
+
+Kind = TypeVar("Kind", bound="Refusal")
 
 
 class _Nothing:
@@ -71,7 +74,11 @@ class Refusal(ValueError):
 
     def within(self, where: str, **named: object) -> Self:
         """The same refusal, with the place it is about before its sentence."""
-        _, (kind, sentence, kept) = self.__reduce__()
+        return self.within_as(type(self), where, **named)
+
+    def within_as(self, kind: type[Kind], where: str, **named: object) -> Kind:
+        """The same as another kind of refusal."""
+        _, (_, sentence, kept) = self.__reduce__()
         return kind(f"{where}{sentence}", **{**kept, **named})
 
     def __reduce__(self) -> tuple[Any, tuple[type[Self], str, dict[str, Any]]]:

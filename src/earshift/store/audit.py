@@ -33,7 +33,7 @@ def add_handles(connection: Connection, kind: str, row_ids: Sequence[int]) -> No
     table = {"people": t.people, "visits": t.visits, "exams": t.exams, "devices": t.devices}[kind]
     known = connection.execute(select(table.c.id).where(table.c.id.in_(row_ids))).scalars().all()
     if unknown := set(row_ids) - set(known):
-        raise NoSuchRow(f"there is no row {min(unknown)} of {kind}")
+        raise NoSuchRow(f"there is no {{row}} of {kind}", row=min(unknown))
     taken = handles_of(connection, kind, row_ids)
     new = [
         {"kind": kind, "row_id": row_id, "handle": secrets.token_urlsafe(16)}
