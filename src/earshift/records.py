@@ -6,7 +6,7 @@ or a deadline needs in local time is worked out from the visit's zone.
 
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from earshift.days import local_day
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
@@ -104,6 +104,11 @@ class ExamRecord:
         return HEARING_LEVEL if domain is None else str(domain["intensity"]["unit"])
 
     @property
+    def continues(self) -> int | None:
+        """Of a full exam that goes on from a screen: the screen's id."""
+        return self.delivery.get("continues")
+
+    @property
     def relative(self) -> bool:
         """Whether its levels are those of an uncalibrated device, and so no dB HL."""
         return self.unit == RELATIVE_LEVEL
@@ -153,6 +158,42 @@ class Press:
     at: datetime
     author: str
     after_onset_ms: float | None = None  # none before the first tone
+
+
+class TrialCounts(NamedTuple):
+    """How many trials an exam has and how many of them are void.
+
+    Every answer makes the first one larger and every answer that is taken back the second, so that
+    the pair says whether a program still knows the exam that it is about to answer.
+    """
+
+    trials: int
+    void: int
+
+
+@dataclass(frozen=True)
+class ExamSnapshot:
+    """All that a session of an exam is made from, of one moment."""
+
+    exam: ExamRecord
+    trials: tuple[TrialRecord, ...]
+    """In order of presentation, those that were taken back included."""
+    presses: int
+    """Presses of the button outside every response window."""
+    carried: tuple[TrialRecord, ...]
+    """Of a full exam that goes on from a screen: the screen's trials."""
+    opened_at: datetime | None
+    """When it was begun, or gone on with after a break; an audiogram never was."""
+    of_visit: tuple[int, ...]
+    """Ids of the visit's exams that have trials, this one among them, in the order they began."""
+    version: int
+    """How many rows make up the exam. Rows are only added, so that every change shows."""
+
+    @property
+    def counts(self) -> TrialCounts:
+        """What the next answer is an answer to."""
+        void = sum(trial.voided_at is not None for trial in self.trials)
+        return TrialCounts(len(self.trials), void)
 
 
 @dataclass(frozen=True)

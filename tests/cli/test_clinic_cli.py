@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from earshift.cli import app
 from earshift.cli.database import EXIT_CODES, NOT_FINISHED, STORE_TROUBLE
-from earshift.clinic.rebuild import live_trials
 from earshift.store import Store
+from earshift.store.trials import live_trials
 
 Run = Callable[..., Any]
 AUDIOGRAMS = """person,date,left_500,left_1000,left_2000,left_3000,left_4000,left_6000,\

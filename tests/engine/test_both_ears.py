@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.record_digits import PATH, digits
 
 import earshift as es
 from earshift.engine import both_ears as bothears
@@ -19,7 +20,6 @@ from earshift.engine.exam import audiogram_of
 from earshift.engine.field import fit_theta
 from earshift.engine.norms import hyperprior
 from earshift.engine.stimulus import INTERAURAL_DB, allowed
-from reference.record_digits import PATH, digits
 from support.helpers import (
     HZ,
     MILD,

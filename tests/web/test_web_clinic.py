@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, event
 
 from earshift.store import Store
 from earshift.web.settings import Settings
@@ -334,6 +335,66 @@ def test_what_was_answered_elsewhere_is_asked_from_there(
         for trial in app_store.trials(app_store.behind("exams", exam["id"]))
     ]
     assert len(asked) >= 3
+
+
+class Looks:
+    """Counts the transactions on a store, reading and writing ones apart."""
+
+    def __init__(self, store: Store) -> None:
+        self.reads = self.writes = 0
+        event.listen(store.engine, "begin", self._begun)
+
+    def _begun(self, connection: Connection) -> None:
+        if connection.get_execution_options().get("earshift_writes", False):
+            self.writes += 1
+        else:
+            self.reads += 1
+
+    def taken(self) -> tuple[int, int]:
+        """Since the last time: how many read, how many wrote."""
+        taken = self.reads, self.writes
+        self.reads = self.writes = 0
+        return taken
+
+
+def looked_ahead(desk: Desk) -> None:
+    """Wait until what follows the next answer has been worked out."""
+    desk.client.app.state.sessions._worker.submit(lambda: None).result(60)
+
+
+def test_an_answered_tone_takes_one_look_at_the_store_and_one_write(desk: Desk) -> None:
+    """Beside the look-up of the key; what is worked out ahead reads nothing."""
+    exam = desk.supervised(ears=("right", "left"))["exams"][0]
+    looks, play = Looks(desk.client.app.state.store), exam["play"]
+    for _ in range(4):
+        level = play["presentation"]["level"]
+        body = {"trial": play["presentation"]["trial"], "heard": bool(level and level >= 15)}
+        looks.taken()
+        play = desk.post(f"/exams/{exam['id']}/answer", body)
+        looked_ahead(desk)
+        assert looks.taken() == (2, 1)  # the session's cookie, the exam; the answer
+        again = desk.post(f"/exams/{exam['id']}/answer", body)
+        assert again == play
+        assert looks.taken() == (2, 0)
+    assert play["exam"] == {"now": 1, "of": 2}
+
+
+def test_a_listeners_answer_takes_one_look_at_the_store_and_one_write(desk: Desk) -> None:
+    person = desk.person()
+    for ear in ("right", "left"):
+        desk.reference(person, ear)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, _ = desk.listening(person, device=device, ears=["right", "left"])
+    play = listener.ready()
+    looks = Looks(desk.client.app.state.store)
+    for _ in range(4):
+        level = play["presentation"]["level"]
+        body = {"trial": play["presentation"]["trial"], "heard": bool(level and level >= 15)}
+        looks.taken()
+        play = listener.call("/answer", body)
+        looked_ahead(desk)
+        assert looks.taken() == (2, 1)  # the link, the exam; the answer
 
 
 def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:

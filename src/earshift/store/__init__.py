@@ -14,7 +14,7 @@ from earshift.store import upkeep
 from earshift.store.audit import Audit
 from earshift.store.database import address, describe, open_database
 from earshift.store.devices import Devices
-from earshift.store.errors import NoSuchRow, StoreConflict, StoreError, StoreTrouble
+from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError, StoreTrouble
 from earshift.store.exams import Exams
 from earshift.store.imports import Imported, Imports
 from earshift.store.people import People
@@ -22,7 +22,15 @@ from earshift.store.results import Results
 from earshift.store.trials import Trials
 from earshift.store.visits import Visits
 
-__all__ = ["Imported", "NoSuchRow", "Store", "StoreConflict", "StoreError", "StoreTrouble"]
+__all__ = [
+    "ExamChanged",
+    "Imported",
+    "NoSuchRow",
+    "Store",
+    "StoreConflict",
+    "StoreError",
+    "StoreTrouble",
+]
 
 
 class Store(People, Devices, Visits, Exams, Trials, Results, Imports, Audit):
@@ -33,8 +41,8 @@ class Store(People, Devices, Visits, Exams, Trials, Results, Imports, Audit):
     """
 
     def __init__(self, place: Path | URL) -> None:
+        super().__init__(open_database(place))
         self._place = place
-        self.engine = open_database(place)
 
     @classmethod
     def open(cls, where: str | Path | None = None) -> "Store":

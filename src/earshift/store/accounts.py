@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 
 from earshift.engine.refusal import Refusal
-from earshift.store import Store, checks, rows
+from earshift.store import Store, checks, exams, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
@@ -118,6 +118,8 @@ class Link:
     key_id: int
     visit_id: int
     exam_ids: tuple[int, ...]
+    unfinished: tuple[int, ...]
+    """Those of its exams that are open or paused, in the same order."""
     expires_at: datetime
 
 
@@ -508,14 +510,14 @@ class Accounts:
         """The live link with this secret."""
         with reading(self._engine) as connection:
             key = self._live(connection, "link", secret)
-        return None if key is None else _link(key)
+            return None if key is None else _link(connection, key)
 
     def link_of(self, visit_id: int) -> Link | None:
         """The live link of a visit, if it has one."""
         with reading(self._engine) as connection:
             query = _live_keys().where(_link_of(visit_id))
             found = connection.execute(query, self._now("link")).first()
-        return None if found is None else _link(_key(found))
+            return None if found is None else _link(connection, _key(found))
 
     def end_links(self, visit_id: int, author: str, reason: str = "revoked") -> None:
         """End the links of a visit. It may have none."""
@@ -723,5 +725,13 @@ def _key(row: Row[Any]) -> Key:
     )
 
 
-def _link(key: Key) -> Link:
-    return Link(key.id, key.scope["visit"], tuple(key.scope["exams"]), key.expires_at)
+def _link(connection: Connection, key: Key) -> Link:
+    exam_ids: list[int] = key.scope["exams"]
+    states = exams.states_of(connection, exam_ids)
+    return Link(
+        key_id=key.id,
+        visit_id=key.scope["visit"],
+        exam_ids=tuple(exam_ids),
+        unfinished=tuple(one for one in exam_ids if states.get(one) in ("open", "paused")),
+        expires_at=key.expires_at,
+    )

@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import (
     Connection,
+    Engine,
     select,
 )
 
@@ -18,6 +19,8 @@ from earshift.store import tables as t
 from earshift.store.database import reading, writing
 from earshift.store.errors import NoSuchRow
 from earshift.store.rows import Part
+
+HANDLES_KEPT = 10_000  # that were looked up, in memory
 
 
 def handles_of(connection: Connection, kind: str, row_ids: Sequence[int]) -> dict[int, str]:
@@ -48,6 +51,11 @@ def add_handles(connection: Connection, kind: str, row_ids: Sequence[int]) -> No
 class Audit(Part):
     """The store's calls about the audit and ids for addresses."""
 
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        # A handle is the same row's for ever: it is looked up once, and not with every answer.
+        self._rows_behind: dict[tuple[str, str], int] = {}
+
     def handles(self, kind: str, row_ids: Iterable[int]) -> dict[int, str]:
         """Random ids for rows of `kind` (people, visits, exams, devices), the same ever after."""
         wanted = list(dict.fromkeys(row_ids))
@@ -64,15 +72,21 @@ class Audit(Part):
         return self.handles(kind, [row_id])[row_id]
 
     def behind(self, kind: str, handle: str) -> int:
-        """The id of the row with this handle; a StoreError if there is none."""
+        """The id of the row with this handle; a `NoSuchRow` if there is none."""
+        known = self._rows_behind.get((kind, handle))
+        if known is not None:
+            return known
         query = select(t.handles.c.row_id).where(
             t.handles.c.kind == kind, t.handles.c.handle == checks.text(handle, "id")
         )
         with reading(self.engine) as connection:
-            found = connection.execute(query).scalar_one_or_none()
+            found: int | None = connection.execute(query).scalar_one_or_none()
         if found is None:
             raise NoSuchRow(f"there is no such row of {kind}")
-        return int(found)
+        if len(self._rows_behind) >= HANDLES_KEPT:
+            self._rows_behind.clear()
+        self._rows_behind[kind, handle] = found
+        return found
 
     def add_audit(
         self, *, author: str, action: str, subject: str, details: Mapping[str, Any] | None = None

@@ -15,5 +15,11 @@ class StoreConflict(StoreError, Conflict):
     """What is stored already stands against it: a state, a name that is taken, an erasure."""
 
 
+class ExamChanged(StoreConflict):
+    """Another program has answered, paused or closed the exam; nothing was taken here."""
+
+    code = "moved-on"
+
+
 class StoreTrouble(StoreError, Trouble):
     """The database or the disk failed; the request itself may be right."""

@@ -23,11 +23,12 @@ from earshift.records import (
     Baseline,
     ExamRecord,
     Person,
+    TrialCounts,
 )
 from earshift.store import checks, people, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
-from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
+from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError
 from earshift.store.rows import Part
 
 
@@ -82,6 +83,12 @@ def exams_query() -> Select[Any]:
     return select(t.exams, newest_state().label("state"))
 
 
+def states_of(connection: Connection, exam_ids: Sequence[int]) -> dict[int, str]:
+    """The newest state of each of these exams."""
+    query = select(t.exams.c.id, newest_state().label("state")).where(t.exams.c.id.in_(exam_ids))
+    return {row.id: row.state for row in connection.execute(query)}
+
+
 def exam_of(connection: Connection, exam_id: int) -> ExamRecord:
     query = exams_query().where(t.exams.c.id == checks.as_id(exam_id, "exam"))
     found = connection.execute(query).first()
@@ -90,8 +97,13 @@ def exam_of(connection: Connection, exam_id: int) -> ExamRecord:
     return rows.to_record(ExamRecord, found)
 
 
-def exam_to_extend(connection: Connection, exam_id: int) -> Row[Any]:
-    """Ear, kind, state and last trial's number of an exam whose person is not erased.
+def exam_to_extend(
+    connection: Connection, exam_id: int, expected: TrialCounts | None = None
+) -> Row[Any]:
+    """Ear, kind, state and counts of trials of an exam whose person is not erased.
+
+    With `expected`, an exam that is not open or has other trials is refused as `ExamChanged`: two
+    programs must not answer one exam, as what the other did would change the question.
 
     Holds the person: until the transaction ends nobody else adds to the exam. What a statement
     reads is as old as its start, so the lock comes first and the reading after it.
@@ -104,7 +116,28 @@ def exam_to_extend(connection: Connection, exam_id: int) -> Row[Any]:
         raise StoreConflict(
             f"{{person}} was erased on {found.erased_at:%Y-%m-%d}", person=found.person_id
         )
+    if expected is not None:
+        if found.state != "open":
+            raise ExamChanged(f"{{exam}} is {found.state} and takes no answers", exam=exam_id)
+        if (found.last_number, found.void) != expected:
+            raise ExamChanged(
+                "another program is working on {exam}, too; its answers are kept, this one was "
+                "not taken",
+                advice="go on there, or load the exam again",
+                exam=exam_id,
+            )
     return found
+
+
+def voids_of_exam() -> Select[Any]:
+    """The voids of an outer query's exam."""
+    of_exam = t.voids.join(t.trials, t.trials.c.id == t.voids.c.trial_id)
+    return select(func.count()).select_from(of_exam).where(t.trials.c.exam_id == t.exams.c.id)
+
+
+def count_of(counted: Select[Any]) -> ScalarSelect[Any]:
+    """A count as a column beside the exam's."""
+    return counted.correlate(t.exams).scalar_subquery()
 
 
 @cache
@@ -123,6 +156,7 @@ def _exam_to_extend() -> Select[Any]:
     last = select(func.max(t.trials.c.number)).where(t.trials.c.exam_id == t.exams.c.id)
     return (
         select(
+            count_of(voids_of_exam()).label("void"),
             t.exams.c.ear,
             t.exams.c.kind,
             t.visits.c.person_id,

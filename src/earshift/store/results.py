@@ -8,9 +8,7 @@ from sqlalchemy import (
     select,
 )
 
-from earshift.records import (
-    ResultRecord,
-)
+from earshift.records import ResultRecord, TrialCounts
 from earshift.store import checks, exams, rows, trials
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
@@ -37,10 +35,12 @@ class Results(Part):
         settings: Mapping[str, Any],
         engine_version: str,
         closes_as: str | None = None,
+        expected: TrialCounts | None = None,
     ) -> ResultRecord:
         """What was shown at the end of an exam, with a hash of the trials it came from.
 
         With `closes_as` the exam gets that state at once; one that is closed already is refused.
+        With `expected` an open exam is, too, if it holds other trials than the result came from.
         """
         author = checks.text(author, "author")
         values = {
@@ -54,7 +54,7 @@ class Results(Part):
         if closes_as is not None:
             checks.one_of(closes_as, ("done", "abandoned"), "closes_as")
         with writing(self.engine) as connection:
-            exam = exams.exam_to_extend(connection, exam_id)
+            exam = exams.exam_to_extend(connection, exam_id, expected)
             if closes_as is not None:
                 if exam.state in ("done", "abandoned"):
                     raise StoreConflict(f"{{exam}} is {exam.state} already", exam=exam_id)

@@ -43,7 +43,8 @@ T = TypeVar("T")
 class Part:
     """Calls of one area. `earshift.store.Store` is all of them over one database."""
 
-    engine: Engine
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
 
 
 _FIELDS: dict[type[Any], tuple[str, ...]] = {

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 from sqlalchemy import (
     Connection,
     Select,
+    bindparam,
+    func,
     insert,
     select,
 )
@@ -18,13 +21,15 @@ from earshift.engine.stimulus import as_heard, finite, whole
 from earshift.engine.values import EARS
 from earshift.records import (
     TRIAL_KINDS,
+    ExamSnapshot,
     Press,
+    TrialCounts,
     TrialRecord,
 )
 from earshift.store import checks, exams, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
-from earshift.store.errors import StoreConflict, StoreError
+from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
 from earshift.store.rows import Part
 
 
@@ -83,8 +88,68 @@ def trials_of(
     return rows.grouped("exam_id", rows.to_records(TrialRecord, connection.execute(query)))
 
 
+@cache
+def _newest() -> Select[Any]:
+    """What changes about an exam while it goes on, without the rows themselves."""
+    states = select(func.count()).where(t.exam_states.c.exam_id == t.exams.c.id)
+    opened = select(func.max(t.exam_states.c.at)).where(
+        t.exam_states.c.exam_id == t.exams.c.id, t.exam_states.c.state == "open"
+    )
+    answered = select(func.count()).where(t.trials.c.exam_id == t.exams.c.id)
+    pressed = select(func.count()).where(t.presses.c.exam_id == t.exams.c.id)
+    return select(
+        t.exams.c.visit_id,
+        exams.count_of(states).label("states"),
+        exams.count_of(answered).label("trials"),
+        exams.count_of(exams.voids_of_exam()).label("void"),
+        exams.count_of(pressed).label("presses"),
+        exams.count_of(opened).label("opened_at"),
+    ).where(t.exams.c.id == bindparam("exam_id"))
+
+
+@cache
+def _of_visit() -> Select[Any]:
+    of_visit = (t.exams.c.visit_id == bindparam("visit_id"), t.exams.c.kind != "audiogram")
+    return select(t.exams.c.id).where(*of_visit).order_by(t.exams.c.id)
+
+
+def snapshot_of(
+    connection: Connection, exam_id: int, known: ExamSnapshot | None = None
+) -> ExamSnapshot:
+    exam_id = checks.as_id(exam_id, "exam")
+    newest = connection.execute(_newest(), {"exam_id": exam_id}).first()
+    if newest is None:
+        raise NoSuchRow(f"there is no exam {exam_id}")
+    version = newest.states + newest.trials + newest.void + newest.presses
+    visit = connection.execute(_of_visit(), {"visit_id": newest.visit_id}).scalars()
+    of_visit = tuple(visit)
+    if known is not None and (known.exam.id, known.version) == (exam_id, version):
+        return replace(known, of_visit=of_visit)
+    exam = exams.exam_of(connection, exam_id)
+    wanted = [exam_id] if exam.continues is None else [exam_id, exam.continues]
+    found = trials_of(connection, wanted)
+    return ExamSnapshot(
+        exam=exam,
+        trials=found.get(exam_id, ()),
+        presses=newest.presses,
+        carried=found.get(exam.continues or 0, ()),
+        opened_at=newest.opened_at,
+        of_visit=of_visit,
+        version=version,
+    )
+
+
 class Trials(Part):
     """The store's calls about trials and presses."""
+
+    def snapshot(self, exam_id: int, known: ExamSnapshot | None = None) -> ExamSnapshot:
+        """All that a session of an exam is made from, read in one transaction.
+
+        Its `version` says whether anything changed since another one of the same exam. With the
+        one that is `known` already, what did not change is not read again.
+        """
+        with reading(self.engine) as connection:
+            return snapshot_of(connection, exam_id, known)
 
     def append_trial(
         self,
@@ -100,13 +165,14 @@ class Trials(Part):
         reaction_ms: float | None = None,
         at: datetime | None = None,
         number: int | None = None,
+        expected: TrialCounts | None = None,
         void_reason: str | None = None,
     ) -> TrialRecord:
         """One presentation and its answer, on the disk when this returns.
 
-        Give the `number` you expect it to get, and a second program that answers the same exam is
-        found out instead of mixed in. A presentation that was broken off is stored with
-        `void_reason`: it is void from the start.
+        Give the `number` you expect it to get, or all that you expect the exam to hold, and a
+        second program that answers the same exam is found out instead of mixed in. A presentation
+        that was broken off is stored with `void_reason`: it is void from the start.
         """
         author = checks.text(author, "author")
         values: dict[str, Any] = {
@@ -128,7 +194,7 @@ class Trials(Part):
         if reaction_ms is not None and reaction_ms < 0:
             raise StoreError("reaction_ms must not be negative", got=reaction_ms)
         with writing(self.engine) as connection:
-            exam = exams.exam_to_extend(connection, exam_id)
+            exam = exams.exam_to_extend(connection, exam_id, expected)
             if exam.state != "open":
                 raise StoreConflict(
                     f"{{exam}} is {exam.state}: set it open before it takes answers", exam=exam_id
@@ -151,12 +217,14 @@ class Trials(Part):
                 return void(connection, new, author, checks.text(void_reason, "reason"))
         return TrialRecord(id=new, **values)
 
-    def void_trial(self, trial_id: int, *, author: str, reason: str) -> TrialRecord:
+    def void_trial(
+        self, trial_id: int, *, author: str, reason: str, expected: TrialCounts | None = None
+    ) -> TrialRecord:
         """Take a trial back: it stays, flagged, and counts for nothing."""
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
         with writing(self.engine) as connection:
             trial = rows.row_of(connection, t.trials, trial_id, "trial")
-            exams.exam_to_extend(connection, trial.exam_id)
+            exams.exam_to_extend(connection, trial.exam_id, expected)
             if connection.execute(
                 select(t.voids.c.id).where(t.voids.c.trial_id == trial_id)
             ).first():

@@ -31,7 +31,7 @@ from earshift.devices.delivery import Delivery
 from earshift.devices.sound import Timing, retspl_presets, sound_of_calibration
 from earshift.engine import rules, values
 from earshift.engine.exam import Screen
-from earshift.engine.refusal import Refusal
+from earshift.engine.refusal import Conflict, Refusal
 from earshift.engine.stimulus import Audiogram
 from earshift.store import Store, StoreError
 from earshift.store.accounts import LINK_HOURS, Accounts
@@ -88,18 +88,9 @@ class Clinic:
             with refusals():
                 yield session
 
-    def position(self, record: records.ExamRecord) -> m.Counted:
-        """The how-manieth exam of its visit this is."""
-        of_visit = [
-            one.id
-            for one in self.store.exams(self.store.visit(record.visit_id).person_id)
-            if one.visit_id == record.visit_id and one.kind != "audiogram"
-        ]
-        return m.Counted(now=sorted(of_visit).index(record.id) + 1, of=len(of_visit))
-
     def exam(self, session: Session, user: str) -> m.Exam:
         return shown.exam_shown(
-            self.store, self.accounts, session, user, position=self.position(session.record)
+            self.store, self.accounts, session, user, position=shown.position(session.snapshot)
         )
 
 
@@ -665,31 +656,33 @@ def live_exam(
     """The exam as it moves. Ask with If-None-Match, and nothing is sent when nothing changed."""
     exam_id = here.exam_id(exam)
     with here.sessions.looking(exam_id, user.name) as session:
-        void = sum(trial.voided_at is not None for trial in session.trials)
-        state = session.record.state
-        tag = f'"{exam_id}-{len(session.trials)}-{void}-{session.presses}-{state}"'
+        tag = f'"{exam_id}-{session.snapshot.version}"'
         if if_none_match == tag:
             raise HTTPException(HTTPStatus.NOT_MODIFIED)
         if if_none_match is None:  # later looks of the same page are the same look
             saw(here.request, user, f"exams:{exam_id}")
         response.headers["ETag"] = tag
-        return m.Live(**here.sessions.live(exam_id, user.name))
+        return here.sessions.live(session)
 
 
 @router.post("/exams/{exam}/answer")
 def answer_exam(exam: m.Id, given: m.ExaminersAnswer, here: Here, user: Examiner) -> m.Play:
     """The examiner answers for a person who raises a hand. Sent twice it changes nothing."""
-    exam_id = here.exam_id(exam)
-    how = Delivery.from_dict(here.store.exam(exam_id).delivery)
-    if how.answered_by == "listener":
-        raise HTTPException(HTTPStatus.CONFLICT, "the listener answers this exam")
-    if given.played_db is not None and how.sound is not None:
-        raise HTTPException(HTTPStatus.CONFLICT, "the device plays what is asked, no other level")
-    with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
-        session = here.sessions.answer(
-            exam_id, user.name, given.trial, given.heard, given.reaction_ms, given.played_db
-        )
-    return shown.play(session, here.position(session.record))
+    try:
+        with here.sessions.answering(
+            shown.behind(here.store, "exams", exam),
+            user.name,
+            given.trial,
+            given.heard,
+            given.reaction_ms,
+            given.played_db,
+            answered_by="examiner",
+        ) as session:
+            return shown.play(session, shown.position(session.snapshot))
+    except Conflict as error:
+        raise shown.refusal(error) from None
+    except Refusal as error:
+        raise shown.refusal(error, HTTPStatus.UNPROCESSABLE_ENTITY) from None
 
 
 @router.post("/exams/{exam}/ready")
@@ -698,7 +691,7 @@ def ready_exam(exam: m.Id, checked: m.Ready, here: Here, user: Examiner) -> m.Pl
     with here.changing(exam, user.name, "open", "paused") as session:
         _refuse_if_listeners(session)
         make_ready(session, checked, here.today, "set-up checked by the examiner")
-        return shown.play(session, here.position(session.record))
+        return shown.play(session, shown.position(session.snapshot))
 
 
 @router.post("/exams/{exam}/stop")
@@ -709,7 +702,7 @@ def stop_exam(exam: m.Id, stopped: m.Stopped, here: Here, user: Examiner) -> m.P
     with here.changing(exam, user.name, "open", "paused") as session:
         _refuse_if_listeners(session)
         break_off(session, stopped.trial, stopped.reason)
-        return shown.play(session, here.position(session.record))
+        return shown.play(session, shown.position(session.snapshot))
 
 
 def _refuse_if_listeners(session: Session) -> None:
@@ -893,4 +886,4 @@ def try_it(wanted: m.Try, _: Examiner) -> m.Live:
     from earshift.web import trying
 
     with refusals(HTTPStatus.UNPROCESSABLE_ENTITY):
-        return m.Live(**trying.after(**wanted.model_dump()))
+        return trying.after(**wanted.model_dump())

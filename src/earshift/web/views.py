@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from http import HTTPStatus
 from typing import Any
@@ -11,11 +12,15 @@ from fastapi import HTTPException
 
 from earshift import records
 from earshift.clinic.devices import sound_of
-from earshift.clinic.session import CATCH_EVERY, PROBLEMS, Session
+from earshift.clinic.practice import PROBLEMS
+from earshift.clinic.session import CATCH_EVERY, Session
+from earshift.clinic.view import ExamView, KnownProbabilities, p_changed_by_tone
 from earshift.devices import calibration
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
+from earshift.engine.exam import Exam, Screen
+from earshift.engine.field import Threshold
 from earshift.store import Store, StoreError
 from earshift.store.accounts import Accounts
 from earshift.web import models as m
@@ -207,6 +212,49 @@ def exam_shown(
     )
 
 
+def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) -> m.Live:
+    """A view in the words of the API; `known` remembers the probabilities worked out before."""
+    limits, p_changed = None, []
+    if isinstance(procedure, Screen):
+        p_changed = p_changed_by_tone(procedure, known)
+        if procedure.rule is not None:
+            asked = procedure.settings
+            limits = m.DecisionLimits(changed_at=asked.changed_at, unchanged_at=asked.unchanged_at)
+    return m.Live(
+        number=view.presented,
+        kind=view.kind,
+        ear=view.ear,
+        state=view.state,
+        unit=view.unit,
+        rule=None if view.rule is None else view.rule.name,
+        words=view.words,
+        decision=view.decision,
+        reliability=view.reliability if view.kind == "screen" else None,
+        notes=list(view.notes),
+        tones=view.tones,
+        max_tones=view.max_tones,
+        catch_trials=view.catch_trials,
+        false_alarms=view.false_alarms,
+        presses=view.presses,
+        trials=[m.TrialShown(**asdict(trial)) for trial in view.trials],
+        thresholds=[_threshold(one) for one in view.thresholds],
+        reference=[_threshold(one) for one in view.reference_thresholds],
+        p_changed=[m.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
+        limits=limits,
+    )
+
+
+def _threshold(threshold: Threshold) -> m.ThresholdShown:
+    """A threshold as the API gives it: its unit stands beside the list."""
+    return m.ThresholdShown(
+        frequency_hz=threshold.frequency_hz,
+        level=threshold.level_db_hl,
+        low=threshold.low_db_hl,
+        high=threshold.high_db_hl,
+        censored=threshold.censored,
+    )
+
+
 # What a player needs
 
 
@@ -264,11 +312,17 @@ def play(session: Session, position: m.Counted) -> m.Play:
         sound=sound(delivery),
         timing=m.TimingAsked(**delivery.timing.to_dict()),
         progress=m.Progress(
-            answered=session.tones + len(session.catches), at_most=at_most(session)
+            answered=session.tones + len(session.catch_responses), at_most=at_most(session)
         ),
         presentation=presentation,
         problem=_problem(session),
     )
+
+
+def position(snapshot: records.ExamSnapshot) -> m.Counted:
+    """Which of the visit's exams this is, and how many there are."""
+    of_visit = snapshot.of_visit
+    return m.Counted(now=of_visit.index(snapshot.exam.id) + 1, of=len(of_visit))
 
 
 def at_most(session: Session) -> int:
