@@ -52,7 +52,7 @@ def check_birth_date(born: date | None, today: date) -> None:
 
 def clean_identity(given: dict[str, Any], today: date) -> dict[str, Any]:
     """Code, name, birth date and sex as they are stored: blank text is no text."""
-    clean = {
+    clean: dict[str, Any] = {
         name: (value.strip() or None) if isinstance(value, str) else value
         for name, value in given.items()
     }

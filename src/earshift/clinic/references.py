@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from earshift import records
 from earshift.clinic.rebuild import carried_trials, rebuild
@@ -111,7 +112,7 @@ def reference_for(
     )
     if usable:
         return usable[0]
-    named = {f"exam_{place}": number for place, (number, _) in enumerate(reasons)}
+    named: dict[str, Any] = {f"exam_{place}": number for place, (number, _) in enumerate(reasons)}
     why = "; ".join(f"{{exam_{place}}}: {reason}" for place, (_, reason) in enumerate(reasons))
     raise Conflict(
         f"{{person}} has no full exam or imported audiogram of the {ear} ear to compare with"

@@ -82,7 +82,7 @@ class Audit(Part):
         with reading(self.engine) as connection:
             found: int | None = connection.execute(query).scalar_one_or_none()
         if found is None:
-            raise NoSuchRow(f"there is no such row of {kind}")
+            raise NoSuchRow("there is nothing with this id here")
         if len(self._rows_behind) >= HANDLES_KEPT:
             self._rows_behind.clear()
         self._rows_behind[kind, handle] = found
