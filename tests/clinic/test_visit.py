@@ -391,7 +391,7 @@ def test_the_reference_is_the_oldest_full_one_of_the_same_ear(
     assert store.exam(early.record.id).state == "abandoned"
     usable, reasons = references(store, person.id, "right")
     assert [record.id for record in usable] == [old, newer]
-    assert "abandoned" in reasons[0]
+    assert "abandoned" in reasons[0][1][1]
     assert reference_for(store, person.id, "left").id == left
     # What was measured first counts, not what was typed in first.
     first = imported(store, "right", measured_at=datetime(2020, 1, 1, tzinfo=UTC), source="archive")

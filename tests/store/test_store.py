@@ -156,7 +156,7 @@ def test_a_correction_keeps_the_history_and_names_only_fields_in_the_audit(
 
 def test_a_code_belongs_to_one_person_at_a_time(store: Store) -> None:
     person = a_person(store, "1")
-    with pytest.raises(StoreError, match="code '1' is person"):
+    with pytest.raises(StoreError, match="this code is person"):
         store.add_person(author="mh", code="1")
     store.correct_person(person.id, author="mh", reason="wrong card", code="2")
     other = store.add_person(author="mh", code="1")

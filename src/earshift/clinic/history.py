@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from earshift.clinic.devices import compare_devices
 from earshift.clinic.plan import CLINIC_RULE
 from earshift.clinic.references import as_reference, measured_at, reference_for, references
+from earshift.days import local_day
 from earshift.engine.exam import Exam, Screen, audiogram_of
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import Rule, as_rule, judge_ear
@@ -136,7 +136,7 @@ def ear_history(
     """
     wanted = as_rule(rule)
     if ear not in EARS:
-        raise Refusal(f"ear must be {' or '.join(EARS)}, got {ear!r}")
+        raise Refusal(f"ear must be {' or '.join(EARS)}", got=ear)
     chosen = tuple(b for b in store.baselines(person_id) if b.ear == ear)
     usable, _ = references(store, person_id, ear)
     oldest = usable[0] if usable else None
@@ -163,7 +163,7 @@ def _occasion(
 ) -> Occasion:
     seen = store.visit(record.visit_id)
     at = measured_at(record, seen)
-    day = at.astimezone(ZoneInfo(seen.zone)).date()
+    day = local_day(at, seen.zone)
     undated = record.kind == "audiogram" and record.measured_at is None
     plain = Occasion(record.id, record.kind, at, day, note=UNDATED if undated else "")
     if record.kind == "screen":
@@ -185,8 +185,8 @@ def _occasion(
                 "decision": finding.decision,
                 "shifts_db": tuple(finding.shifts_db.items()),
             }
-    except ValueError as error:
-        return _noted(plain, str(error))
+    except Refusal as refusal:  # an occasion that cannot be compared is still an occasion
+        return _noted(plain, refusal.sentence)
     return replace(_noted(plain, words), against=baseline.id, rule=rule.name, **judged)
 
 
@@ -230,7 +230,7 @@ def revise_baseline(
 ) -> Baseline:
     """Choose the exam that an ear is compared with from now on: a professional's decision."""
     if not isinstance(reason, str) or not reason.strip():
-        raise Refusal("a baseline is revised for a reason: say which one")
+        raise Refusal("choosing a baseline needs a reason")
     record = reference_for(
         store, person_id, ear, exam_id, relative_device=_own_device(store, exam_id)
     )

@@ -53,9 +53,9 @@ class Delivery:
 
     def __post_init__(self) -> None:
         if self.answered_by not in ("examiner", "listener"):
-            raise Refusal(f"an examiner or a listener answers, got {self.answered_by!r}")
+            raise Refusal("an examiner or a listener answers", got=self.answered_by)
         if self.mode not in ("supervised", "self", "simulated"):
-            raise Refusal(f"a test is supervised, self or simulated, got {self.mode!r}")
+            raise Refusal("a test is supervised, self or simulated", got=self.mode)
         if self.sound is None and self.answered_by == "listener":
             raise Refusal("somebody who answers alone needs a device that plays the tones")
         if self.loud_confirmed and self.mode != "supervised":

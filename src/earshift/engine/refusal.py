@@ -15,11 +15,14 @@ for who typed them; `sentence` does not, so that no name, code or path of the se
 """
 
 from datetime import date
-from typing import Any
+from typing import Any, Self, TypeVar
 
 
 class Plain(str):
     """A word for a refusal's sentence that holds nothing anybody typed."""
+
+
+Kind = TypeVar("Kind", bound="Refusal")
 
 
 class _Nothing:
@@ -60,13 +63,25 @@ class Refusal(ValueError):
         super().__init__(f"{words}; {advice}" if advice else words)
 
     def _anyone(self, name: str, value: object) -> str:
-        return value if isinstance(value, Plain) else self.anyone.format(name.replace("_", " "))
+        return value if isinstance(value, Plain) else self.anyone.format(_kind(name))
 
     def _filled(self, words: dict[str, str]) -> str:
-        # Without places a sentence is as it is: it may quote braces.
-        return self._sentence.format(**words) if words else self._sentence
+        # Not by str.format: what stands between the places may quote braces of a file.
+        sentence = self._sentence
+        for name, word in words.items():
+            sentence = sentence.replace(f"{{{name}}}", word)
+        return sentence
 
-    def __reduce__(self) -> tuple[object, ...]:
+    def within(self, where: str, **named: object) -> Self:
+        """The same refusal, with the place it is about before its sentence."""
+        return self.within_as(type(self), where, **named)
+
+    def within_as(self, kind: type[Kind], where: str, **named: object) -> Kind:
+        """The same as another kind of refusal."""
+        _, (_, sentence, kept) = self.__reduce__()
+        return kind(f"{where}{sentence}", **{**kept, **named})
+
+    def __reduce__(self) -> tuple[Any, tuple[type[Self], str, dict[str, Any]]]:
         # Worker processes send refusals home; the default would lose what is kept apart.
         kept = {"code": self.code, "advice": self.advice, **self.named}
         if self.got is not _NOTHING:
@@ -79,8 +94,12 @@ def _rebuilt(kind: type[Refusal], sentence: str, kept: dict[str, Any]) -> Refusa
 
 
 def _exactly(name: str, value: object) -> str:
-    is_row = isinstance(value, int)
-    return f"{name.replace('_', ' ')} {value}" if is_row else str(value)
+    return f"{_kind(name)} {value}" if isinstance(value, int) else str(value)
+
+
+def _kind(name: str) -> str:
+    """What a place stands for; several of a kind are counted: exam_1, exam_2."""
+    return name.rstrip("_0123456789")
 
 
 def _as_given(value: object) -> str:

@@ -33,6 +33,7 @@ __all__ = [
     "References",
     "Rejected",
     "export",
+    "kind_of_content",
     "read_ears",
     "read_references",
 ]
@@ -41,6 +42,13 @@ SOURCES = ("nhanes", "niosh")
 IMPORTS = ("csv", "mie", "fhir", "nhanes")
 EXPORTS = ("csv", "parquet", "fhir", "bids")
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".json": "fhir", ".xpt": "nhanes"}
+
+
+def kind_of_content(content: bytes) -> str:
+    """The kind of a file without a name, by how it begins."""
+    if content.startswith(b"HEADER RECORD"):
+        return "nhanes"
+    return "fhir" if content.lstrip()[:1] == b"{" else "csv"
 
 
 def read_references(path: Path | str, kind: str | None = None, **options: Any) -> References:
@@ -124,7 +132,7 @@ def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:
     seen: set[Path] = set()
     for file in files:
         if file.resolve() in seen:
-            raise Refusal(f"{file} is given twice; its ears would count twice")
+            raise Refusal("{file} is given twice; its ears would count twice", file=file)
         seen.add(file.resolve())
         formats[source].check(file)
     sizes = [file.stat().st_size for file in files]

@@ -30,6 +30,7 @@ from sqlalchemy import (
     select,
 )
 
+from earshift.engine.refusal import Refusal
 from earshift.store import Store, checks, exams, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
@@ -63,8 +64,10 @@ ACCOUNTS_LOCK = 7305139
 HASHES_AT_ONCE = 2  # argon2 takes 64 MiB each
 
 
-class Throttled(ValueError):
+class Throttled(Refusal):
     """Too many wrong passwords; `retry_after` is the wait in whole seconds."""
+
+    code = "throttled"
 
     def __init__(self, wait: timedelta) -> None:
         self.retry_after = max(1, -int(-wait.total_seconds() // 1))
@@ -136,11 +139,11 @@ def as_user_name(name: object) -> str:
     folded = _folded(checks.text(name, "the name of a user"))
     if not 2 <= len(folded) <= NAME_LENGTH or not all(c.isalnum() or c in "._-@" for c in folded):
         raise StoreError(
-            f"the name of a user has 2 to {NAME_LENGTH} letters, digits or . _ - @, "
-            f"got {len(folded)} characters"
+            f"the name of a user has 2 to {NAME_LENGTH} letters, digits or . _ - @",
+            code="user-name",
         )
     if folded == NOBODY:
-        raise StoreError(f"no user can be called {NOBODY}; choose another name")
+        raise StoreError(f"no user can be called {NOBODY}; choose another name", code="user-name")
     return folded
 
 
@@ -156,14 +159,17 @@ def as_password(password: object, name: str) -> str:
     shortest, longest = PASSWORD_LENGTHS
     if not shortest <= len(normal) <= longest:
         raise StoreError(
-            f"a password has {shortest} to {longest} characters, got {len(normal)}; "
-            "several words make a good one"
+            f"a password has {shortest} to {longest} characters; several words make a good one",
+            code="weak-password",
         )
     if len(normal.casefold().replace(name, "")) < shortest // 2:
-        raise StoreError("a password must not be the user's name; choose another one")
+        raise StoreError(
+            "a password must not be the user's name; choose another one", code="weak-password"
+        )
     if len(set(normal)) < DIFFERENT_CHARACTERS:
         raise StoreError(
-            f"a password has at least {DIFFERENT_CHARACTERS} different characters; choose another"
+            f"a password has at least {DIFFERENT_CHARACTERS} different characters; choose another",
+            code="weak-password",
         )
     return normal
 
@@ -234,7 +240,7 @@ class Accounts:
         if password is not None:
             changes["password_hash"] = self._hash(as_password(password, name))
         if not changes:
-            raise StoreError("nothing to change: give a role, a state or a password")
+            raise StoreConflict("nothing to change: give a role, a state or a password")
         reason = checks.text(reason, "reason")
         with writing(self._engine) as connection:
             _alone(connection)

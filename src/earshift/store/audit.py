@@ -30,7 +30,7 @@ def add_handles(connection: Connection, kind: str, row_ids: Sequence[int]) -> No
     table = {"people": t.people, "visits": t.visits, "exams": t.exams, "devices": t.devices}[kind]
     known = connection.execute(select(table.c.id).where(table.c.id.in_(row_ids))).scalars().all()
     if unknown := set(row_ids) - set(known):
-        raise NoSuchRow(f"there is no row {min(unknown)} of {kind}")
+        raise NoSuchRow(f"there is no {{row}} of {kind}", row=min(unknown))
     taken = handles_of(connection, kind, row_ids)
     new = [
         {"kind": kind, "row_id": row_id, "handle": secrets.token_urlsafe(16)}
@@ -77,7 +77,7 @@ class Audit(Part):
         with reading(self.engine) as connection:
             found: int | None = connection.execute(query).scalar_one_or_none()
         if found is None:
-            raise NoSuchRow(f"there is no such row of {kind}")
+            raise NoSuchRow("there is nothing with this id here")
         self._remember(kind, {found: handle})
         return found
 

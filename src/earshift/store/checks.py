@@ -27,16 +27,16 @@ def moment(value: object, what: str) -> datetime:
 
 def day(value: object, what: str) -> date:
     if not isinstance(value, date) or isinstance(value, datetime):
-        raise StoreError(f"{what} must be a date, got {value!r}")
+        raise StoreError(f"{what} must be a date", got=value)
     return value
 
 
 def text(value: object, what: str, *, blank: bool = False) -> str:
     """Text that both databases can hold, without the white space around it."""
     if not isinstance(value, str):
-        raise StoreError(f"{what} must be text, got {value!r}")
+        raise StoreError(f"{what} must be text", got=value)
     if "\x00" in value or not _is_unicode(value):
-        raise StoreError(f"{what} holds characters that cannot be stored: {value!r}")
+        raise StoreError(f"{what} holds characters that cannot be stored", got=value)
     value = value.strip()
     if not value and not blank:
         raise StoreError(f"{what} must not be empty")
@@ -53,7 +53,7 @@ def _is_unicode(value: str) -> bool:
 
 def one_of(value: object, allowed: Sequence[str], what: str) -> str:
     if value not in allowed:
-        raise StoreError(f"{what} must be one of {', '.join(allowed)}, got {value!r}")
+        raise StoreError(f"{what} must be one of {', '.join(allowed)}", got=value)
     return str(value)
 
 
@@ -67,7 +67,7 @@ def zone_name(value: object) -> str:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise StoreError(
-            f"zone must be the name of a time zone such as Europe/Berlin, got {name!r}"
+            "zone must be the name of a time zone such as Europe/Berlin", got=name
         ) from None
     return name
 
@@ -79,7 +79,7 @@ def plain(value: Mapping[str, Any], what: str) -> dict[str, Any]:
     except (TypeError, ValueError, RecursionError) as error:
         raise StoreError(f"{what} must be plain JSON data: {error}") from None
     if not isinstance(plain, dict):
-        raise StoreError(f"{what} must be a mapping, got {value!r}")
+        raise StoreError(f"{what} must be a mapping", got=value)
     text(json.dumps(plain, ensure_ascii=False), what)
     return plain
 
@@ -87,5 +87,5 @@ def plain(value: Mapping[str, Any], what: str) -> dict[str, Any]:
 def as_id(value: object, what: str) -> int:
     number = whole(value, f"the id of a {what}", 1)
     if number >= 2**63:
-        raise NoSuchRow(f"there is no {what} {number}")
+        raise NoSuchRow("there is no {row}", row=f"{what} {number}")
     return number

@@ -43,7 +43,7 @@ def address(where: str | Path | None) -> Path | URL:
     scheme = where.split("://", 1)[0]
     if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise StoreError(
-            f"the database must be a file or a postgresql:// address, got one of {scheme!r}"
+            "the database must be a file or a postgresql:// address", got=f"{scheme}://"
         )
     try:
         url = make_url(where)
@@ -146,16 +146,17 @@ def plain_errors(engine: Engine) -> Iterator[None]:
     except exc.DBAPIError as error:
         if error.connection_invalidated:
             raise StoreTrouble(
-                f"{name}: the connection was lost. Look whether the last change was stored "
-                "before you repeat it"
+                "{database}: the connection was lost. Look whether the last change was stored "
+                "before you repeat it",
+                database=name,
             ) from None
         raise _explained(error.orig, name) from None
     except sqlite3.Error as error:  # of a statement that no transaction may hold
         raise _explained(error, name) from None
     except exc.StatementError as error:  # our own types refused a value
-        raise StoreError(f"cannot be stored: {error.orig}") from None
+        raise StoreError("this cannot be stored", got=error.orig) from None
     except exc.SQLAlchemyError as error:
-        raise StoreTrouble(f"{name}: {error}") from None
+        raise StoreTrouble("{database} refused: {reason}", database=name, reason=error) from None
 
 
 class Busy(StoreTrouble):
@@ -186,7 +187,8 @@ def _explained(error: BaseException | None, name: str) -> StoreTrouble:
     said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
     said = (said.strip().splitlines() or ["refused without a reason"])[0]
     kind = Busy if meaning is BUSY else StoreTrouble
-    return kind(f"{name}: {meaning or said}. Nothing was changed.")
+    words = "{database}: " + (meaning or "{reason}") + ". Nothing was changed."
+    return kind(words, database=name, reason=said)
 
 
 def outside_transactions(engine: Engine, statement: str) -> None:
@@ -231,20 +233,22 @@ def _make_private(file: Path) -> None:
         else:
             os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise StoreTrouble(f"{file} cannot be opened: {error.strerror}") from None
+        raise StoreTrouble(f"{{file}} cannot be opened: {error.strerror}", file=file) from None
     for needed in (file, file.parent):  # SQLite writes its log beside the file
         if not os.access(needed, os.W_OK):
-            raise StoreTrouble(f"{file} is read-only: {needed} cannot be written")
+            raise StoreTrouble(
+                "{file} is read-only: {place} cannot be written", file=file, place=needed
+            )
 
 
 def require_sqlite(file: Path) -> None:
     """Refuse what is no SQLite file before SQLite touches it. An empty file is fine."""
     if not file.is_file():
-        raise StoreTrouble(f"{file} is not a file")
+        raise StoreTrouble("{file} is not a file", file=file)
     with file.open("rb") as opened:
         start = opened.read(len(SQLITE_MAGIC))
     if start and start != SQLITE_MAGIC:
-        raise StoreTrouble(f"{file} is not an SQLite file; nothing was changed")
+        raise StoreTrouble("{file} is not an SQLite file; nothing was changed", file=file)
 
 
 def version_of(engine: Engine) -> str | None:
@@ -258,8 +262,9 @@ def version_of(engine: Engine) -> str | None:
                 return version
     if tables:
         raise StoreTrouble(
-            f"{describe(engine.url)} holds another program's tables "
-            f"({', '.join(sorted(tables)[:3])}); give earshift a database of its own"
+            "{database} holds another program's tables; give earshift a database of its own",
+            database=describe(engine.url),
+            got=sorted(tables)[:3],
         )
     return None
 
@@ -268,13 +273,15 @@ def require_current(version: str | None, name: str) -> None:
     known = version or ""
     if known > SCHEMA:
         raise StoreTrouble(
-            f"{name} was written by a newer earshift (schema {known}, this one knows {SCHEMA}); "
-            "install the newer version"
+            f"{{database}} was written by a newer earshift (schema {known}, this one knows "
+            f"{SCHEMA}); install the newer version",
+            database=name,
         )
     if known < SCHEMA:
         raise StoreTrouble(
-            f"{name} has the older schema {known}, this earshift needs {SCHEMA}; "
-            "run `earshift db upgrade`"
+            f"{{database}} has the older schema {known}, this earshift needs {SCHEMA}",
+            code="older-schema",
+            database=name,
         )
 
 

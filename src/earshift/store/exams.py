@@ -77,7 +77,7 @@ def exam_of(connection: Connection, exam_id: int) -> ExamRecord:
     query = exams_query().where(t.exams.c.id == checks.as_id(exam_id, "exam"))
     found = connection.execute(query).first()
     if found is None:
-        raise NoSuchRow(f"there is no exam {exam_id}")
+        raise NoSuchRow("there is no {exam}", exam=exam_id)
     return rows.to_record(ExamRecord, found)
 
 
@@ -94,18 +94,21 @@ def exam_to_extend(
     """
     exam_id = checks.as_id(exam_id, "exam")
     if connection.execute(_lock_owner(), {"exam_id": exam_id}).first() is None:
-        raise NoSuchRow(f"there is no exam {exam_id}")
+        raise NoSuchRow("there is no {exam}", exam=exam_id)
     found = connection.execute(_exam_to_extend(), {"exam_id": exam_id}).one()
     if found.erased_at is not None:
-        raise StoreConflict(f"person {found.person_id} was erased on {found.erased_at:%Y-%m-%d}")
+        raise StoreConflict(
+            f"{{person}} was erased on {found.erased_at:%Y-%m-%d}", person=found.person_id
+        )
     if expected is not None:
         if found.state != "open":
-            raise ExamChanged(f"exam {exam_id} is {found.state} and takes no answers")
+            raise ExamChanged(f"{{exam}} is {found.state} and takes no answers", exam=exam_id)
         if (found.last_number, found.void) != expected:
             raise ExamChanged(
-                f"another program is working on exam {exam_id}, too; its answers are kept, "
-                "this one was not taken",
+                "another program is working on {exam}, too; its answers are kept, this one was "
+                "not taken",
                 advice="go on there, or load the exam again",
+                exam=exam_id,
             )
     return found
 
@@ -178,8 +181,11 @@ def check_reference(connection: Connection, exam_id: int, person_id: int, ear: s
     owner = rows.row_of(connection, t.visits, reference.visit_id, "visit").person_id
     if (owner, reference.ear) != (person_id, ear):
         raise StoreError(
-            f"exam {exam_id} cannot be the reference: it is of person {owner}'s {reference.ear} "
-            f"ear, and the exam is of person {person_id}'s {ear} ear"
+            f"{{exam}} cannot be the reference: it is of {{person_1}}'s {reference.ear} ear, and "
+            f"the exam is of {{person_2}}'s {ear} ear",
+            exam=exam_id,
+            person_1=owner,
+            person_2=person_id,
         )
 
 
@@ -236,7 +242,7 @@ class Exams(Part):
         with reading(self.engine) as connection:
             found: datetime | None = connection.execute(query).scalar_one()
         if found is None:
-            raise StoreConflict(f"exam {exam_id} was never open")
+            raise StoreConflict("{exam} was never open", exam=exam_id)
         return found
 
     def exams(
@@ -308,7 +314,7 @@ class Exams(Part):
         with writing(self.engine) as connection:
             exam = exam_to_extend(connection, exam_id)
             if exam.kind == "audiogram":
-                raise StoreConflict(f"exam {exam_id} is an audiogram: it is done and stays so")
+                raise StoreConflict("{exam} is an audiogram: it is done and stays so", exam=exam_id)
             before = connection.execute(
                 select(t.exam_states.c.engine_version)
                 .where(t.exam_states.c.exam_id == exam_id)

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from earshift import __version__
+from earshift.engine.refusal import Refusal
 from earshift.engine.stimulus import Audiogram
 from earshift.engine.values import EARS
 from earshift.records import ExamRecord, ImportedAudiogram, Person
@@ -100,8 +101,9 @@ def _imported_person(connection: Connection, item: ImportedAudiogram, author: st
             merged[name] = given[name]
         elif _alike(merged[name]) != _alike(given[name]):
             raise StoreConflict(
-                f"person {person.id} is known with another {name.replace('_', ' ')}; "
-                "correct the person or the file first"
+                f"{{person}} is known with another {name.replace('_', ' ')}; "
+                "correct the person or the file first",
+                person=person.id,
             )
     if all(merged[name] == getattr(person, name) for name in people.IDENTITY):
         return person
@@ -132,11 +134,12 @@ class Imports(Part):
         with writing(self.engine) as connection:
             for place, item in enumerate(items, start=1):
                 if not isinstance(item, ImportedAudiogram):
-                    raise StoreError(f"item {place} is not an ImportedAudiogram, got {item!r}")
+                    raise StoreError(f"item {place} is not an ImportedAudiogram", got=item)
                 try:
                     exam, is_new = import_one(connection, item, visits, author, zone)
-                except ValueError as error:
+                except Refusal as error:
                     kind = type(error) if isinstance(error, StoreError) else StoreError
-                    raise kind(f"audiogram {place} (code {item.code!r}): {error}") from None
+                    which = f"audiogram {place} (code {item.code!r})"
+                    raise error.within_as(kind, "{audiogram}: ", audiogram=which) from None
                 (added if is_new else known).append(exam)
         return Imported(tuple(added), tuple(known))

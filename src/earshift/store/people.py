@@ -62,7 +62,7 @@ def person_of(connection: Connection, person_id: int) -> Person:
     query = people_query().where(t.people.c.id == checks.as_id(person_id, "person"))
     found = connection.execute(query).first()
     if found is None:
-        raise NoSuchRow(f"there is no person {person_id}")
+        raise NoSuchRow("there is no {person}", person=person_id)
     return rows.to_record(Person, found)
 
 
@@ -88,7 +88,9 @@ def living_person(connection: Connection, person_id: int) -> Person:
     connection.execute(select(t.people.c.id).where(t.people.c.id == person_id).with_for_update())
     person = person_of(connection, person_id)
     if person.erased_at is not None:
-        raise StoreConflict(f"person {person_id} was erased on {person.erased_at:%Y-%m-%d}")
+        raise StoreConflict(
+            f"{{person}} was erased on {person.erased_at:%Y-%m-%d}", person=person_id
+        )
     return person
 
 
@@ -119,7 +121,9 @@ def _add_identity(
             connection.execute(select(func.pg_advisory_xact_lock(CODES_LOCK)))
         other = find_by_code(connection, code)
         if other is not None and other.id != person_id:
-            raise StoreConflict(f"code {code!r} is person {other.id}'s already")
+            raise StoreConflict(
+                "this code is {person}'s already", code="code-taken", person=other.id, got=code
+            )
     row = {"person_id": person_id, "at": checks.now(), "author": author, "reason": reason}
     connection.execute(insert(t.identities).values(**identity, **row))
 
@@ -185,8 +189,7 @@ class People(Part):
         unknown = changes.keys() - set(IDENTITY)
         if unknown or not changes:
             raise StoreError(
-                f"a correction changes some of {', '.join(IDENTITY)}, "
-                f"got {', '.join(changes) or 'nothing'}"
+                f"a correction changes some of {', '.join(IDENTITY)}", got=list(changes)
             )
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
         with writing(self.engine) as connection:

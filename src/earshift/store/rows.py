@@ -75,7 +75,7 @@ def row_of(connection: Connection, table: Table, row_id: int, what: str) -> Row[
         select(table).where(table.c.id == checks.as_id(row_id, what))
     ).first()
     if found is None:
-        raise NoSuchRow(f"there is no {what} {row_id}")
+        raise NoSuchRow("there is no {row}", row=f"{what} {row_id}")
     return found
 
 

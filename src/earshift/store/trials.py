@@ -175,24 +175,28 @@ class Trials(Part):
         }
         levels = (asked_db_hl, played_db_hl)
         if kind == "catch" and levels != (None, None):
-            raise StoreError(f"a catch trial is silent and has no levels, got {levels}")
+            raise StoreError("a catch trial is silent and has no levels", got=levels)
         if kind != "catch" and None in levels:
-            raise StoreError(f"a {kind} trial needs the levels asked and played, got {levels}")
+            raise StoreError(f"a {kind} trial needs the levels asked and played", got=levels)
         if reaction_ms is not None and reaction_ms < 0:
-            raise StoreError(f"reaction_ms must not be negative, got {reaction_ms!r}")
+            raise StoreError("reaction_ms must not be negative", got=reaction_ms)
         with writing(self.engine) as connection:
             exam = exams.exam_to_extend(connection, exam_id, expected)
             if exam.state != "open":
                 raise StoreConflict(
-                    f"exam {exam_id} is {exam.state}: set it open before it takes answers"
+                    f"{{exam}} is {exam.state}: set it open before it takes answers", exam=exam_id
                 )
             if exam.ear != ear:
-                raise StoreError(f"exam {exam_id} is of the {exam.ear} ear, got a {ear} trial")
+                raise StoreError(
+                    f"{{exam}} is of the {exam.ear} ear and takes no trial of the {ear} ear",
+                    exam=exam_id,
+                )
             following = exam.last_number + 1
             if number is not None and number != following:
                 raise StoreConflict(
-                    f"trial {number} of exam {exam_id} cannot be stored: the next one is "
-                    f"{following}. Another program may be answering this exam; load it again"
+                    f"trial {number} of {{exam}} cannot be stored: the next one is {following}. "
+                    "Another program may be answering this exam; load it again",
+                    exam=exam_id,
                 )
             values |= {"exam_id": exam_id, "number": following}
             new = rows.add_only(connection, t.trials, values, author)
@@ -211,7 +215,7 @@ class Trials(Part):
             if connection.execute(
                 select(t.voids.c.id).where(t.voids.c.trial_id == trial_id)
             ).first():
-                raise StoreConflict(f"trial {trial_id} is void already")
+                raise StoreConflict("{trial} is void already", trial=trial_id)
             return void(connection, trial_id, author, reason)
 
     def trials(self, exam_id: int) -> tuple[TrialRecord, ...]:

@@ -31,7 +31,7 @@ class Identity:
     scope: dict[str, Any] = field(default_factory=dict)
 
 
-def saw(request: Request, identity: Identity, subject: str) -> None:
+def record_view(request: Request, identity: Identity, subject: str) -> None:
     """A line in the audit: this was shown to that user."""
     store: Store = request.app.state.store
     store.add_audit(author=identity.name, action="view", subject=subject)

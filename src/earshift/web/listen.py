@@ -12,9 +12,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from earshift.clinic.devices import why_not_go_on
+from earshift.clinic.devices import require_same_conditions
 from earshift.clinic.session import Session
-from earshift.engine.refusal import Refusal
+from earshift.days import today
+from earshift.engine.refusal import Conflict
 from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import models as m
@@ -50,7 +51,7 @@ class Booth:
         self._accounts: Accounts = state.accounts
         self.sessions: Sessions = state.sessions
         self.listener: Identity = listener
-        self.today = views.today_in(state.settings.zone)
+        self.today = today(state.settings.zone)
         self._exams: list[int] = listener.scope["exams"]
         self._unfinished: list[int] = listener.scope["unfinished"]
 
@@ -76,10 +77,7 @@ class Booth:
         with self.looking() as session:
             exam_id = session.record.id
         with self.sessions.changing(exam_id, self.listener.name) as session:
-            try:
-                yield session
-            except ValueError as error:
-                raise views.refusal(error) from None
+            yield session
 
     def in_force(self, exam_id: int | None) -> bool:
         """Whether this exam is the first that was not finished when the link was looked up."""
@@ -177,14 +175,12 @@ def make_ready(session: Session, checked: m.Ready, today: date, reason: str) -> 
         given = None if checked.fingerprint is None else checked.fingerprint.model_dump()
         known = {"installation": "", **wanted.fingerprint}
         if given != known:
-            raise Refusal(
+            raise Conflict(
                 "this is not the device, earphones and volume that the test was planned for"
             )
     if session.record.state != "paused":
         return
-    obstacle = why_not_go_on(session.store, session.record, today)
-    if obstacle is not None:
-        raise Refusal(obstacle)
+    require_same_conditions(session.store, session.record, today)
     session.resume(reason)
 
 

@@ -1,27 +1,21 @@
 """Views: stored records in the words of the API. Nothing here writes or decides."""
 
-import re
 from collections.abc import Iterable
 from dataclasses import asdict
-from datetime import UTC, date, datetime
-from http import HTTPStatus
+from datetime import date
 from typing import Any
-from zoneinfo import ZoneInfo
-
-from fastapi import HTTPException
 
 from earshift import records
-from earshift.clinic.devices import sound_of
+from earshift.clinic.devices import device_today
 from earshift.clinic.practice import PROBLEMS
 from earshift.clinic.session import CATCH_EVERY, Session
 from earshift.clinic.view import ExamView, KnownProbabilities, p_changed_by_tone
-from earshift.devices import calibration
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
 from earshift.engine.exam import Exam, Screen
 from earshift.engine.field import Threshold
-from earshift.store import Store, StoreError
+from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import models as m
 
@@ -33,27 +27,6 @@ BY_STATE = {
     "done": ALWAYS,
     "abandoned": ALWAYS,
 }
-
-
-def refusal(error: ValueError, status: HTTPStatus = HTTPStatus.CONFLICT) -> HTTPException:
-    """The library's sentence as an answer, without what somebody may have typed.
-
-    Numbers of rows and advice for the command line say nothing to who reads it in a browser.
-    """
-    sentence = re.sub(r",? (but )?got .*$", "", str(error), flags=re.DOTALL)
-    sentence = re.sub(r"; (run|name|go on|say) [^;]*$", "", sentence)
-    sentence = re.sub(r"\bperson [0-9]+", "this person", sentence)
-    sentence = re.sub(r"\bexam [0-9]+", "the exam", sentence)
-    sentence = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "...", sentence)
-    return HTTPException(status, sentence[:500])
-
-
-def behind(store: Store, kind: str, handle: str) -> int:
-    """The row of a random id, or 404."""
-    try:
-        return store.behind(kind, handle)
-    except StoreError:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such thing here") from None
 
 
 def people(store: Store, found: Iterable[records.Person]) -> list[m.Person]:
@@ -119,7 +92,7 @@ def _summary(
         ear=exam.ear,
         kind=exam.kind,
         state=exam.state,
-        measured_on=measured_on(exam, visit),
+        measured_on=records.measured_on(exam, visit),
         mode=visit.mode,
         rule=None if rule is None else rule["name"],
         decision=verdict.get("decision"),
@@ -130,14 +103,6 @@ def _summary(
         sound=_sound_kind(exam, visit),
         device=devices.get(visit.device_id or 0),
     )
-
-
-def measured_on(exam: records.ExamRecord, visit: records.Visit) -> date | None:
-    """The local day on which the ear was measured; of an imported audiogram it may be unknown."""
-    at = exam.measured_at
-    if at is None and exam.kind != "audiogram":
-        at = visit.started_at
-    return None if at is None else at.astimezone(ZoneInfo(visit.zone)).date()
 
 
 def _sound_kind(exam: records.ExamRecord, visit: records.Visit) -> str:
@@ -332,7 +297,7 @@ def at_most(session: Session) -> int:
 
 
 def _problem(session: Session) -> str | None:
-    """What has to be mended before the exam can go on: practice that was taken back says it."""
+    """What has to be put right before the exam can go on: practice that was taken back says it."""
     if session.record.state != "paused" or not session.trials:
         return None
     last = session.trials[-1]
@@ -343,14 +308,8 @@ def _problem(session: Session) -> str | None:
 
 
 def device(store: Store, one: records.Device, today: date) -> m.Device:
-    calibrations = store.calibrations(one.id)
-    now = store.calibration_on(one.id, today)
-    plays = sound_of(store, one, today)
-    check = calibration.daily_check(calibrations, today)
-    checks = [c.done_on for c in calibrations if c.kind == "biological"]
-    blocked = None
-    if check == "failed":
-        blocked = "A daily check failed: the device has to be calibrated before it is used again."
+    now = device_today(store, one, today)
+    in_force = now.calibration
     return m.Device(
         id=store.handle("devices", one.id),
         name=one.name,
@@ -358,19 +317,18 @@ def device(store: Store, one: records.Device, today: date) -> m.Device:
         model=one.model,
         serial=one.serial,
         fingerprint=one.fingerprint,
-        sound="external" if plays is None else plays.kind,
+        sound="external" if now.sound is None else now.sound.kind,
+        unit=now.unit,
+        answered_by=list(now.answered_by),
         calibration=m.CalibrationShown(
-            state=calibration.state(one, now, today),
-            done_on=None if now is None else now.done_on,
-            due_on=None if now is None else now.due_on,
-            laboratory=None if now is None else now.laboratory,
-            coupler=None if now is None else now.coupler,
-            kind=None if now is None else now.kind,
+            state=now.calibration_state,
+            done_on=None if in_force is None else in_force.done_on,
+            due_on=None if in_force is None else in_force.due_on,
+            laboratory=None if in_force is None else in_force.laboratory,
+            coupler=None if in_force is None else in_force.coupler,
+            kind=None if in_force is None else in_force.kind,
         ),
-        daily_check=m.DailyCheck(state=check, on=max(checks, default=None)),
-        blocked=blocked,
+        daily_check=m.DailyCheck(state=now.daily_check, on=now.checked_on),
+        blocked=now.blocked,
+        warnings=list(now.warnings),
     )
-
-
-def today_in(zone: str) -> date:
-    return datetime.now(UTC).astimezone(ZoneInfo(zone)).date()
