@@ -3,14 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date
-from pathlib import Path
-from typing import Any
 
 from earshift import __version__
 from earshift.days import noon
 from earshift.engine.refusal import Refusal
 from earshift.engine.stimulus import Audiogram
-from earshift.formats import References, read_references
+from earshift.formats import References
 from earshift.records import ExamRecord
 from earshift.store import Store
 
@@ -62,10 +60,15 @@ class ImportedFile:
     known: tuple[ExamRecord, ...] = ()  # stored by an earlier import
     refused: bool = False  # rows were rejected, and so nothing was stored
 
-
-def read_file(file: Path, kind: str | None = None, **options: Any) -> References:
-    """The audiograms of a file; `options` are those of `earshift.formats.Options`."""
-    return read_references(file, kind, **options)
+    def require_some(self, file: str) -> None:
+        """Refuse a file of which nothing was taken."""
+        if self.refused:
+            raise Refusal(
+                f"{len(self.found.rejected)} rows cannot be taken, so nothing was stored",
+                code="rejected-rows",
+            )
+        if not self.found.accepted:
+            raise Refusal("{file} holds no audiogram that can be taken", file=file)
 
 
 def store_references(

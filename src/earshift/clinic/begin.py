@@ -42,13 +42,13 @@ def plan_test(
     delivery: Delivery,
     today: date,
     device_id: int | None = None,
+    simulated: bool = False,
     set_aside: bool = False,
 ) -> list[Plan]:
     """The exams of one test, all of its ears or none; nothing is stored yet.
 
     An ear has one unfinished exam at a time, unless the old one is to be `set_aside`.
     """
-    simulated = delivery.mode == "simulated"
     if not set_aside:
         for ear in wanted.ears:
             require_none_unfinished(store, person_id, ear, simulated=simulated)
@@ -107,6 +107,14 @@ def _require_undecided(plan: Plan) -> None:
     screen = plan.sitting
     if isinstance(screen, Screen) and screen.done:
         raise Conflict(f"{plan.ear} ear: {screen.verdict()}", code="decided-before")
+
+
+def require_by_hand(record: ExamRecord) -> None:
+    """Refuse to present an exam by hand that a device plays in its browser."""
+    if Delivery.from_dict(record.delivery).sound is not None:
+        raise Conflict(
+            "{exam} is played by a device in its browser", code="plays-in-browser", exam=record.id
+        )
 
 
 def begin_follow_up(

@@ -75,12 +75,5 @@ def list_retspl(_: Examiner) -> list[m.RetsplShown]:
 def add_check(device: m.Id, check: m.NewCheck, here: Here, user: Examiner) -> m.Device:
     """A daily check with somebody whose hearing is known; 10 dB or more blocks the device."""
     found = here.device(device)
-    record_check(
-        here.store,
-        found,
-        author=user.name,
-        today=here.today,
-        listener=check.listener,
-        deviations_db={ear: by_hz for ear, by_hz in check.deviations_db.items()},
-    )
+    record_check(here.store, found, author=user.name, today=here.today, **check.model_dump())
     return views.device(here.store, found, here.today)
