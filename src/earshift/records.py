@@ -26,11 +26,14 @@ class Person:
 
     id: int
     code: str | None = None
+    """The clinic's own number for this person, nobody else's."""
     name: str | None = None
     birth_date: date | None = None
     sex: str | None = None
     created_at: datetime | None = None
+    """When the person was first stored, UTC."""
     erased_at: datetime | None = None
+    """When the identity was erased, UTC; None while it is known."""
 
 
 @dataclass(frozen=True)
@@ -43,10 +46,13 @@ class Device:
 
     id: int
     name: str
-    transducer: str = "unknown"  # one of TRANSDUCERS
+    """What the clinic calls it, such as "booth 1"."""
+    transducer: str = "unknown"
+    """One of `earshift.engine.values.TRANSDUCERS`."""
     model: str = ""
     serial: str = ""
     fingerprint: dict[str, Any] = field(default_factory=dict)
+    """Of a device that plays through a browser; empty for an audiometer by hand."""
 
 
 @dataclass(frozen=True)
@@ -56,25 +62,38 @@ class Calibration:
     id: int
     device_id: int
     done_on: date
+    """The local day it was made."""
     due_on: date
+    """The last day it is good for."""
     laboratory: str
+    """Who made it; of a biological check, whose ears."""
     coupler: str
-    kind: str = "acoustic"  # acoustic, exhaustive or biological
+    """What the earphone was measured on, such as "IEC 60318-1"."""
+    kind: str = "acoustic"
+    """acoustic, exhaustive, or biological: a daily check with a known listener's ears."""
     table: dict[str, Any] = field(default_factory=dict)
+    """What was measured: sound pressure at full scale in dB SPL and RETSPL for each ear and
+    frequency, or the deviations of a biological check in dB."""
 
 
 @dataclass(frozen=True)
 class Visit:
-    """One sitting of one person: when, where, how, with what."""
+    """One visit of one person: when, where, how, with what."""
 
     id: int
     person_id: int
     started_at: datetime
-    zone: str  # IANA name of the site's time zone
-    mode: str  # one of VISIT_MODES
+    """UTC"""
+    zone: str
+    """IANA name of the site's time zone: it says which local day the visit was on."""
+    mode: str
+    """One of VISIT_MODES: who presents the tones and takes the answers."""
     author: str
+    """Who opened it."""
     device_id: int | None = None
+    """What the tones are played on; None for a device that is not listed."""
     checklist: dict[str, Any] = field(default_factory=dict)
+    """What was checked before: quiet hours, otoscopy, instruction and the like."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +106,24 @@ class ExamRecord:
 
     id: int
     visit_id: int
-    ear: str  # one of EARS
-    kind: str  # one of EXAM_KINDS
-    state: str  # one of EXAM_STATES
+    ear: str
+    """One of `earshift.engine.values.EARS`."""
+    kind: str
+    """One of EXAM_KINDS."""
+    state: str
+    """One of EXAM_STATES, the newest."""
     design: dict[str, Any]
+    """All settings that the exam or screen is rebuilt from, its seed and reference included."""
     engine_version: str
+    """The version of earshift that opened it."""
     reference_exam_id: int | None = None
-    measured_at: datetime | None = None  # of an imported audiogram: when it was taken
-    source: str = ""  # of an imported audiogram: file, system, method
-    delivery: dict[str, Any] = field(default_factory=dict)  # how it was given: delivery.Delivery
+    """Of a screen: the exam or audiogram it is compared with."""
+    measured_at: datetime | None = None
+    """Of an imported audiogram: when it was taken, UTC; None if nobody knows."""
+    source: str = ""
+    """Of an imported audiogram: file, system, method."""
+    delivery: dict[str, Any] = field(default_factory=dict)
+    """How it is given: `earshift.devices.delivery.Delivery.to_dict()`."""
 
     @property
     def unit(self) -> str:
@@ -133,17 +161,25 @@ class TrialRecord:
 
     id: int
     exam_id: int
-    number: int  # 1, 2, ... in the order of presentation, voided ones included
-    kind: str  # one of TRIAL_KINDS; practice never enters the likelihood
+    number: int
+    """1, 2, ... in the order of presentation, those that were voided included."""
+    kind: str
+    """One of TRIAL_KINDS; practice never enters the likelihood."""
     ear: str
     frequency_hz: float
-    asked_db_hl: float | None  # of a catch trial: none
+    asked_db_hl: float | None
+    """The level that was asked for, in dB HL or in the exam's relative dB; of a catch trial none"""
     played_db_hl: float | None
+    """The level that was played, in the same unit: this one counts."""
     heard: bool
     at: datetime
+    """When it was answered, UTC."""
     author: str
+    """Who answered or took the answer down."""
     reaction_ms: float | None = None
+    """From the onset of the tone to the press, in milliseconds."""
     voided_at: datetime | None = None
+    """When it was taken back, UTC; None while it counts."""
     voided_by: str | None = None
     void_reason: str | None = None
 
@@ -154,10 +190,13 @@ class Press:
 
     id: int
     exam_id: int
-    number: int  # of the presentation it came in or before
+    number: int
+    """Of the presentation it came in or before."""
     at: datetime
+    """UTC"""
     author: str
-    after_onset_ms: float | None = None  # none before the first tone
+    after_onset_ms: float | None = None
+    """Milliseconds after the onset of that tone, negative before it; None before the first."""
 
 
 class TrialCounts(NamedTuple):
@@ -202,9 +241,12 @@ class Baseline:
 
     id: int
     person_id: int
-    ear: str  # one of EARS
+    ear: str
+    """One of `earshift.engine.values.EARS`."""
     exam_id: int
+    """The full exam or audiogram that was chosen."""
     at: datetime
+    """When it was chosen, UTC."""
     author: str
     reason: str
 
@@ -221,11 +263,16 @@ class ResultRecord:
     id: int
     exam_id: int
     at: datetime
+    """UTC"""
     author: str
     shown: dict[str, Any]
-    settings: dict[str, Any]  # the exam's whole design when the result was made
+    """As above; the same as `earshift.clinic.view.ExamView.to_result()` gave then."""
+    settings: dict[str, Any]
+    """The exam's whole design when the result was made."""
     engine_version: str
+    """The version of earshift that made it."""
     trials_sha256: str
+    """Fingerprint of the trials it was made from."""
 
 
 @dataclass(frozen=True)
@@ -235,10 +282,13 @@ class Note:
     id: int
     person_id: int
     at: datetime
+    """UTC"""
     author: str
     text: str
     visit_id: int | None = None
+    """Of a note about one visit, or about an exam of it."""
     exam_id: int | None = None
+    """Of a note about one exam."""
 
 
 @dataclass(frozen=True)
@@ -249,9 +299,12 @@ class AuditEntry:
     at: datetime
     author: str
     action: str
-    subject: str  # table:id
+    """add, void, correct, view, sign in and the like."""
+    subject: str
+    """Which row: table:id."""
     reason: str = ""
     details: dict[str, Any] = field(default_factory=dict)
+    """What else there is to know, never a name."""
 
 
 @dataclass(frozen=True)
@@ -260,8 +313,11 @@ class ExamBundle:
 
     exam: ExamRecord
     trials: tuple[TrialRecord, ...] = ()
+    """In order, voided ones flagged."""
     results: tuple[ResultRecord, ...] = ()
+    """Newest last."""
     reference: ExamRecord | None = None
+    """Of a screen: what it was compared with."""
 
 
 @dataclass(frozen=True)
@@ -272,8 +328,10 @@ class VisitBundle:
     visit: Visit
     exams: tuple[ExamBundle, ...]
     device: Device | None = None
-    calibration: Calibration | None = None  # the one in force at the visit
+    calibration: Calibration | None = None
+    """Of the device: the one in force on the day of the visit."""
     notes: tuple[Note, ...] = ()
+    """About the visit and its exams, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -284,10 +342,15 @@ class ImportedAudiogram:
     """
 
     code: str
-    ear: str  # one of EARS
+    """The clinic's number of the person."""
+    ear: str
+    """One of `earshift.engine.values.EARS`."""
     audiogram: dict[str, Any]
-    measured_at: datetime | None = None  # unknown in many research files
-    source: str = ""  # file, system, method
+    """Thresholds in dB HL by frequency in Hz, and where nothing was heard."""
+    measured_at: datetime | None = None
+    """UTC; unknown in many research files."""
+    source: str = ""
+    """File, system, method."""
     name: str | None = None
     birth_date: date | None = None
     sex: str | None = None

@@ -72,7 +72,7 @@ class ExamView:
     words: str
     """What the exam says, in sentences; nothing before the first answer."""
     reliability: str | None
-    """good, doubtful or poor, by the answers to silence; none before the first answer."""
+    """good, fair or poor, by the answers to silence; none before the first answer."""
     thresholds: tuple[Threshold, ...]
     """Now, at the frequencies that may be played; none before the first answer."""
     reference_thresholds: tuple[Threshold, ...]

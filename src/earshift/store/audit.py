@@ -4,16 +4,10 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Engine,
-    select,
-)
+from sqlalchemy import Connection, Engine, select
 
 from earshift.engine.stimulus import whole
-from earshift.records import (
-    AuditEntry,
-)
+from earshift.records import AuditEntry
 from earshift.store import checks, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
@@ -66,6 +60,7 @@ class Audit(Part):
             with writing(self.engine) as connection:
                 add_handles(connection, kind, missing)
                 found |= handles_of(connection, kind, missing)
+        self._remember(kind, found)
         return found
 
     def handle(self, kind: str, row_id: int) -> str:
@@ -83,10 +78,13 @@ class Audit(Part):
             found: int | None = connection.execute(query).scalar_one_or_none()
         if found is None:
             raise NoSuchRow("there is nothing with this id here")
+        self._remember(kind, {found: handle})
+        return found
+
+    def _remember(self, kind: str, handles: Mapping[int, str]) -> None:
         if len(self._rows_behind) >= HANDLES_KEPT:
             self._rows_behind.clear()
-        self._rows_behind[kind, handle] = found
-        return found
+        self._rows_behind.update({(kind, handle): row_id for row_id, handle in handles.items()})
 
     def add_audit(
         self, *, author: str, action: str, subject: str, details: Mapping[str, Any] | None = None

@@ -4,16 +4,10 @@ from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    select,
-)
+from sqlalchemy import Connection, select
 
 from earshift.engine.values import TRANSDUCERS
-from earshift.records import (
-    Calibration,
-    Device,
-)
+from earshift.records import Calibration, Device
 from earshift.store import checks, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing

@@ -5,26 +5,10 @@ from datetime import datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Row,
-    ScalarSelect,
-    Select,
-    bindparam,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, func, insert, select
 
 from earshift.engine.values import EARS
-from earshift.records import (
-    EXAM_KINDS,
-    EXAM_STATES,
-    Baseline,
-    ExamRecord,
-    Person,
-    TrialCounts,
-)
+from earshift.records import EXAM_KINDS, EXAM_STATES, Baseline, ExamRecord, Person, TrialCounts
 from earshift.store import checks, people, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing

@@ -5,19 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-)
+from sqlalchemy import Connection
 
 from earshift import __version__
 from earshift.engine.refusal import Refusal
 from earshift.engine.stimulus import Audiogram
 from earshift.engine.values import EARS
-from earshift.records import (
-    ExamRecord,
-    ImportedAudiogram,
-    Person,
-)
+from earshift.records import ExamRecord, ImportedAudiogram, Person
 from earshift.store import checks, exams, people, rows
 from earshift.store import tables as t
 from earshift.store.database import writing

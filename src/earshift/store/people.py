@@ -6,19 +6,10 @@ from datetime import date
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    delete,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, Select, delete, func, insert, select
 
 from earshift.engine.stimulus import whole
-from earshift.records import (
-    Person,
-)
+from earshift.records import Person
 from earshift.store import checks, rows
 from earshift.store import tables as t
 from earshift.store.database import CODES_LOCK, forget, reading, writing

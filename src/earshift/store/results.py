@@ -3,10 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    select,
-)
+from sqlalchemy import Connection, select
 
 from earshift.records import ResultRecord, TrialCounts
 from earshift.store import checks, exams, rows, trials

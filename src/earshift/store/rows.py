@@ -9,16 +9,7 @@ from dataclasses import fields
 from operator import itemgetter
 from typing import Any, TypeVar
 
-from sqlalchemy import (
-    Connection,
-    CursorResult,
-    Engine,
-    Row,
-    Select,
-    Table,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, CursorResult, Engine, Row, Select, Table, insert, select
 
 from earshift.records import (
     AuditEntry,

@@ -8,24 +8,11 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import (
-    Connection,
-    Select,
-    bindparam,
-    func,
-    insert,
-    select,
-)
+from sqlalchemy import Connection, Select, bindparam, func, insert, select
 
 from earshift.engine.stimulus import as_heard, finite, whole
 from earshift.engine.values import EARS
-from earshift.records import (
-    TRIAL_KINDS,
-    ExamSnapshot,
-    Press,
-    TrialCounts,
-    TrialRecord,
-)
+from earshift.records import TRIAL_KINDS, ExamSnapshot, Press, TrialCounts, TrialRecord
 from earshift.store import checks, exams, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing

@@ -68,7 +68,7 @@ class Clinic:
             yield session
 
     def exam(self, session: Session, user: str) -> m.Exam:
-        return views.exam_shown(
+        return views.exam(
             self.store, self.accounts, session, user, position=views.position(session.snapshot)
         )
 

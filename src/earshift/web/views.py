@@ -113,11 +113,11 @@ def _sound_kind(exam: records.ExamRecord, visit: records.Visit) -> str:
 
 
 def history(
-    store: Store, exams: Iterable[records.ExamRecord], shown: Iterable[m.ExamSummary]
+    store: Store, exams: Iterable[records.ExamRecord], summaries: Iterable[m.ExamSummary]
 ) -> dict[str, list[m.HistoryPoint]]:
     """Thresholds and P(changed) of each ear over time."""
     points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in values.EARS}
-    for exam, said in zip(exams, shown, strict=True):
+    for exam, said in zip(exams, summaries, strict=True):
         if exam.kind == "audiogram":
             levels = {f"{f:g}": level for f, level in exam.design["thresholds_db_hl"]}
         else:
@@ -147,7 +147,7 @@ def history(
     return points
 
 
-def exam_shown(
+def exam(
     store: Store, accounts: Accounts, session: Session, user: str, *, position: m.Counted
 ) -> m.Exam:
     record = session.record
