@@ -421,7 +421,9 @@ def _rule_screens() -> Iterator[tuple[str, Scripted]]:
     yield (
         "screen by a rule that is not verified",
         Scripted(
-            lambda: es.Screen(AUDIOGRAM, rule="asha-1994", allow_unverified=True, seed=3),
+            lambda: es.Screen(
+                AUDIOGRAM, rule="asha-1994", allow_unverified=True, seed=3, domain="audiometer"
+            ),
             one_ear(SHIFTED, 37),
         ),
     )
@@ -439,6 +441,7 @@ def _rule_screens() -> Iterator[tuple[str, Scripted]]:
             lambda: es.Screen(
                 AUDIOGRAM,
                 rule="osha-sts",
+                domain="audiometer",
                 seed=5,
                 settings=es.RuleSettings(device_offset_sd_db=3.0),
             ),

@@ -23,13 +23,13 @@ Lost = Callable[[dict[str, Any], dict[str, Any] | None], Iterator[str]]
 
 def the_same(before: Any, now: Any, what: str, *, exact: bool) -> None:
     found = differences(without_sentences(before), without_sentences(now), exact=exact)
-    message = told(found, what)
-    assert not message, message
+    if message := told(found, what):
+        pytest.fail(message, pytrace=False)
 
 
 def nothing_lost(before: dict[str, Any], now: dict[str, Any] | None, what: str, lost: Lost) -> None:
-    message = told(list(lost(before, now)), what)
-    assert not message, message
+    if message := told(lost(before, now), what):
+        pytest.fail(message, pytrace=False)
 
 
 def clinical(kind: str) -> dict[str, Any]:
