@@ -154,7 +154,7 @@ def _number(path: Path, digits: bytes, low: int, high: int) -> int:
     if not (digits.isdigit() and low <= int(digits) <= high):
         expected = f"{low} to {high}" if low < high else low
         raise Refusal(
-            f"{{file}} is damaged or of an unknown kind: its header has no {expected} where one belongs",
+            f"{{file}} is damaged or of an unknown kind: {expected} belongs into its header",
             file=path,
             got=digits,
         )

@@ -145,8 +145,7 @@ class Conversation:
         if self.limited and not _within(sitting):
             raise Refusal(
                 "this exam has no level limits, or looser ones than a supervised test, or other "
-                "stimuli than tones in dB HL",
-                advice="only simulated listeners may go without: start with the limits none",
+                "stimuli than tones in dB HL; for simulation: `earshift protocol --limits none`"
             )
         self.sitting = sitting
 
