@@ -7,7 +7,7 @@ ADVICE = {
     "no-reference": "run `earshift exam` or `earshift import` first",
     "baseline-unusable": "name another exam with --reference",
     "unfinished-exam": "go on with `earshift resume {exam}`, or give it up with --set-aside",
-    "calibration": "put that right, or accept it with --accept-calibration: every result will say so",
+    "calibration": "put that right, or give --accept-calibration: every result will say so",
     "device-blocked": "record the new calibration with `earshift device calibrated {device}`",
     "plays-in-browser": "run `earshift serve` and test there",
     "needs-table": "enter it in the browser, on the page of the device: `earshift serve`",

@@ -43,7 +43,7 @@ Timezone = Annotated[
     typer.Option(
         envvar="EARSHIFT_TIMEZONE",
         show_envvar=False,
-        help="Time zone of the site, e.g. Europe/Berlin. Default: EARSHIFT_TIMEZONE, or this machine's.",
+        help="Time zone, e.g. Europe/Berlin. Default: EARSHIFT_TIMEZONE or this machine's.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]

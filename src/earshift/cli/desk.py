@@ -239,7 +239,7 @@ class _Leave(Exception):
 
 @contextmanager
 def _refusals(say: "Callable[[object], None]") -> "Iterator[None]":
-    """An answer that cannot be taken is said at the desk; what cannot be put right there ends it."""
+    """An answer that cannot be taken is said at the desk; trouble ends the exam there."""
     from earshift.store import ExamChanged
 
     try:

@@ -237,5 +237,5 @@ def person_erase(
     else:
         typer.echo(f"Erased person {erased.id}")
     typer.echo(
-        "Older backups and exported files still hold this person: delete them as well", err=True
+        "Backups and exports made before still hold this person: delete them as well", err=True
     )

@@ -8,7 +8,14 @@ from datetime import date
 
 from earshift.clinic.devices import require_same_conditions
 from earshift.clinic.people import require_none_unfinished
-from earshift.clinic.plan import EXAM_TONES, Plan, open_exam, plan_exam, plan_screen
+from earshift.clinic.plan import (
+    EXAM_TONES,
+    Plan,
+    checked_ear,
+    open_exam,
+    plan_exam,
+    plan_screen,
+)
 from earshift.devices.delivery import Delivery
 from earshift.engine.change import PROTOCOLS
 from earshift.engine.exam import Screen
@@ -49,8 +56,9 @@ def plan_test(
 
     An ear has one unfinished exam at a time, unless the old one is to be `set_aside`.
     """
-    if not set_aside:
-        for ear in wanted.ears:
+    for ear in wanted.ears:
+        checked_ear(ear)
+        if not set_aside:
             require_none_unfinished(store, person_id, ear, simulated=simulated)
     if wanted.kind == "exam":
         most = EXAM_TONES if wanted.max_tones is None else wanted.max_tones

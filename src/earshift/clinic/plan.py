@@ -54,9 +54,9 @@ def plan_exam(
         domain=delivery.domain,
         seed=_seed(seed),
         max_tones=max_tones,
-        limits=limits or delivery.limits(_ear(ear)),
+        limits=limits or delivery.limits(checked_ear(ear)),
     )
-    return Plan(_ear(ear), exam, delivery=delivery)
+    return Plan(checked_ear(ear), exam, delivery=delivery)
 
 
 def plan_screen(
@@ -85,7 +85,12 @@ def plan_screen(
     delivery = delivery or Delivery()
     own_device = device_id if delivery.relative else None
     record = reference_for(
-        store, person_id, _ear(ear), reference, simulated=simulated, relative_device=own_device
+        store,
+        person_id,
+        checked_ear(ear),
+        reference,
+        simulated=simulated,
+        relative_device=own_device,
     )
     today = local_today() if today is None else today
     offset, comparison = compare_devices(store, record, device_id, delivery.relative, today)
@@ -163,7 +168,7 @@ def open_exam(store: Store, visit: Visit, plan: Plan, *, author: str) -> ExamRec
     )
 
 
-def _ear(ear: str) -> str:
+def checked_ear(ear: str) -> str:
     if ear not in EARS:
         raise Refusal(f"ear must be {' or '.join(EARS)}", got=ear)
     return ear

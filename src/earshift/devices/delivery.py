@@ -30,7 +30,8 @@ def supervised_limits(cap_db_hl: float = CAP_DB_HL, confirmed: bool = False) -> 
     if not cap <= most:
         raise Refusal(
             f"tones may have at most {CAP_DB_HL:g} dB HL, and {CONFIRMED_CAP_DB_HL:g} dB HL after "
-            f"the examiner's confirmation; got a cap of {cap:g}"
+            "the examiner's confirmation",
+            got=cap,
         )
     return Limits(cap_db_hl=cap, above_heard_db=20.0, above_missed_db=20.0, above_reference_db=10.0)
 

@@ -70,8 +70,8 @@ class Sound:
         object.__setattr__(self, "floor_dbfs", finite(self.floor_dbfs, "floor_dbfs"))
         if not -140.0 <= self.floor_dbfs < RELATIVE_HIGHEST_DBFS:
             raise Refusal(
-                f"floor_dbfs must lie between -140 and {RELATIVE_HIGHEST_DBFS:g}, "
-                f"got {self.floor_dbfs:g}"
+                f"floor_dbfs must lie between -140 and {RELATIVE_HIGHEST_DBFS:g}",
+                got=self.floor_dbfs,
             )
         object.__setattr__(self, "retspl_db", _by_frequency(self.retspl_db, "retspl"))
         if not isinstance(self.full_scale_db_spl, Mapping):

@@ -62,11 +62,11 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
     file = Path(path)
     kind = SUFFIXES.get(file.suffix.lower()) if kind is None else kind
     if kind not in IMPORTS:
-        raise Refusal(
-            f"{file} is of no known kind; say which: {', '.join(IMPORTS)}"
-            if kind is None
-            else f"unknown kind {kind!r}; known: {', '.join(IMPORTS)}"
-        )
+        if kind is None:
+            raise Refusal(
+                f"{{file}} is of no known kind; say which: {', '.join(IMPORTS)}", file=file
+            )
+        raise Refusal(f"the kind is not one of {', '.join(IMPORTS)}", got=kind)
     try:
         how = Options(**options)
     except TypeError as error:
@@ -94,7 +94,7 @@ def export(
     from earshift.formats import bids, fhir_bundle, tables
 
     if kind not in EXPORTS:
-        raise Refusal(f"unknown kind {kind!r}; known: {', '.join(EXPORTS)}")
+        raise Refusal(f"the kind is not one of {', '.join(EXPORTS)}", got=kind)
     if kind == "bids" and identity:
         raise Refusal("a BIDS folder never holds identities; use csv, parquet or fhir")
     counted = _counted(visits, progress)
@@ -125,7 +125,7 @@ def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:
 
     formats = {"nhanes": nhanes, "niosh": niosh}
     if source not in formats:
-        raise Refusal(f"unknown source {source!r}; known: {', '.join(SOURCES)}")
+        raise Refusal(f"the source is not one of {', '.join(SOURCES)}", got=source)
     files = [Path(path) for path in paths]
     if not files:
         raise Refusal("no files given")

@@ -58,9 +58,9 @@ class Xpt:
                 found = file.read(RECORD)
                 if len(found) < RECORD or not found.startswith(HEADER % kind.ljust(7)):
                     raise Refusal(
-                        f"{{file}} is damaged or cut off: instead of its {kind.decode()} header it "
-                        f"has {found[:48]!r}",
+                        f"{{file}} is damaged or cut off where its {kind.decode()} header belongs",
                         file=path,
+                        got=found[:48],
                     )
                 return found
 
@@ -154,9 +154,9 @@ def _number(path: Path, digits: bytes, low: int, high: int) -> int:
     if not (digits.isdigit() and low <= int(digits) <= high):
         expected = f"{low} to {high}" if low < high else low
         raise Refusal(
-            "{file} is damaged or of an unknown kind: its header says "
-            f"{digits!r} where {expected} belongs",
+            f"{{file}} is damaged or of an unknown kind: {expected} belongs into its header",
             file=path,
+            got=digits,
         )
     return int(digits)
 
@@ -166,5 +166,5 @@ def _variable(path: Path, described: bytes) -> Variable:
     name = described[8:16].decode("latin-1").strip()
     position = int.from_bytes(described[84:88], "big")
     if kind not in (1, 2) or not (2 <= length <= 8 if kind == 1 else length > 0):
-        raise Refusal(f"{{file}} is damaged: it describes the variable {name!r} wrongly", file=path)
+        raise Refusal("{file} is damaged: it describes a variable wrongly", file=path, got=name)
     return Variable(name.upper(), kind == 1, position, length)

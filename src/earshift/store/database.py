@@ -38,7 +38,7 @@ def address(where: str | Path | None) -> Path | URL:
         return user_data_path("earshift", appauthor=False) / "earshift.db"
     if isinstance(where, Path) or "://" not in where:
         if not str(where).strip():
-            raise StoreError("the database must be a file or a postgresql:// address, got nothing")
+            raise StoreError("the database must be a file or a postgresql:// address", got="")
         return Path(where).expanduser().absolute()
     scheme = where.split("://", 1)[0]
     if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):

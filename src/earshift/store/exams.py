@@ -296,8 +296,8 @@ class Exams(Part):
                 .order_by(last_tested())
                 .limit(limit)
             ).all()
-            people = {row.person_id: people.person_of(connection, row.person_id) for row in last}
-        return [(people[row.person_id], row.last) for row in last]
+            tested = {row.person_id: people.person_of(connection, row.person_id) for row in last}
+        return [(tested[row.person_id], row.last) for row in last]
 
     def set_exam_state(
         self,

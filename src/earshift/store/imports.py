@@ -79,7 +79,7 @@ def _audiogram(data: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return Audiogram.from_dict(data).to_dict()
     except (KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"not the data of an audiogram: {error!r}") from None
+        raise StoreError("this is not the data of an audiogram", got=error) from None
 
 
 def _imported_person(connection: Connection, item: ImportedAudiogram, author: str) -> Person:

@@ -111,7 +111,7 @@ class Settings:
             values = json.loads(os.environ[ENVIRONMENT])
         except (KeyError, json.JSONDecodeError):
             raise Refusal(
-                f"{ENVIRONMENT} does not hold the settings that `earshift serve` leaves there"
+                f"{ENVIRONMENT} does not hold the settings that earshift serve leaves there"
             ) from None
         return cls(**values | {"allowed_hosts": tuple(values["allowed_hosts"])})
 
