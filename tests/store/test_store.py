@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import earshift as es
+from earshift.engine.refusal import Conflict, NotFound, Trouble
 from earshift.records import (
     Calibration,
     ExamRecord,
@@ -660,6 +661,35 @@ def test_a_snapshot_is_all_of_an_exam_and_its_version_moves_with_every_change(
     assert store.snapshot(exam.id, known=now).of_visit == (exam.id, another.id)
     with pytest.raises(NoSuchRow, match="there is no exam"):
         store.snapshot(12345)
+
+
+def test_what_is_refused_says_by_its_class_whose_turn_it_is(store: Store, tmp_path: Path) -> None:
+    def refused(call: Callable[[], object]) -> StoreError:
+        with pytest.raises(StoreError) as caught:
+            call()
+        return caught.value
+
+    a_person(store)
+    text = tmp_path / "text.db"
+    text.write_text("no database")
+    missing = refused(lambda: store.exam(999))
+    taken = refused(lambda: a_person(store))
+    wrong = refused(lambda: store.add_person(author=" "))
+    broken = refused(lambda: Store.open(text))
+    assert [one.code for one in (missing, taken, wrong, broken)] == [
+        "not-found",
+        "conflict",
+        "invalid",
+        "trouble",
+    ]
+    assert isinstance(missing, NotFound)
+    assert isinstance(taken, Conflict)
+    assert [isinstance(one, Trouble) for one in (missing, taken, wrong, broken)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
 
 
 def test_who_expects_another_exam_than_is_stored_is_refused(store: Store) -> None:
