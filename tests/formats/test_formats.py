@@ -290,15 +290,15 @@ WHOLE = aux([*GOOD, *GOOD])
         (b"SEQN,AUXU500R\n1,5\n", "is not a SAS transport .*SEQN"),
         (bytes(100_000), "is not a SAS transport"),
         (WHOLE.replace(b"LIBRARY ", b"LIBV8   "), "version 8"),
-        (WHOLE.replace(b"00000140 ", b"00000136 "), "b'0136' where 140 belongs"),
+        (WHOLE.replace(b"00000140 ", b"00000136 "), "140 belongs in its header, got b'0136'"),
         (
             WHOLE.replace(b"!!!!!!!0000000014", b"!!!!!!!000000zz14"),
-            "b'zz14' where 1 to 9999 belongs",
+            "1 to 9999 belongs in its header, got b'zz14'",
         ),
         (WHOLE.replace(b"!!!!!!!0000000014", b"!!!!!!!0000009999"), "its OBS header"),
         (WHOLE.replace(b"DSCRPTR", b"DISCRTR"), "its DSCRPTR header"),
-        (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\3\0\0\0\x08\0\2"), "AUXU1K1R' wrongly"),
-        (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\1\0\0\0\x09\0\2"), "AUXU1K1R' wrongly"),
+        (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\3\0\0\0\x08\0\2"), "wrongly, got 'AUXU1K1R'"),
+        (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\1\0\0\0\x09\0\2"), "wrongly, got 'AUXU1K1R'"),
         (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\2\0\0\xff\xff\0\2"), "is cut off"),
         (WHOLE.replace(b"\0\0\0\x08".ljust(56, b"\0"), b"\0\0\1\0".ljust(56, b"\0")), "do not fit"),
         (xpt(["A", "B"], [], {"A": 65_535, "B": 65_535}, {"A", "B"}), "do not fit into a row"),
@@ -644,7 +644,7 @@ def test_the_same_file_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_sources_and_no_files_are_refused() -> None:
-    with pytest.raises(ValueError, match="'nhans'; known: nhanes, niosh"):
+    with pytest.raises(ValueError, match="not one of nhanes, niosh, got 'nhans'"):
         read_ears("nhans", ["a"])
     with pytest.raises(ValueError, match="no files"):
         read_ears("niosh", [])

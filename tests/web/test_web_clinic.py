@@ -897,3 +897,76 @@ def test_a_baseline_is_the_oldest_until_somebody_chooses_another(desk: Desk) -> 
     seen = desk.get(f"/people/{person}/monitoring")["right"]
     assert [one["exam"] for one in seen["occasions"]] == [old, new]
     assert seen["baseline"] == again
+
+
+# What the page before a test shows ------------------------------------------------------------
+
+
+def _offered(desk: Desk, person: str, device: str | None = None) -> list[dict[str, Any]]:
+    lists = desk.get(f"/people/{person}")["references"]
+    (found,) = [one["ears"] for one in lists if one["device"] == device]
+    assert list(found) == ["right", "left"]
+    right: list[dict[str, Any]] = found["right"]
+    return right
+
+
+def test_what_is_offered_as_a_reference_is_what_is_taken(desk: Desk) -> None:
+    person = desk.person()
+    assert _offered(desk, person) == []
+    new = desk.reference(person, measured_on="2025-05-05")["id"]
+    old = desk.reference(person, measured_on="2020-01-01", source="archive")["id"]
+    first, second = _offered(desk, person)
+    assert (first["exam"], first["default"], first["baseline"]) == (old, True, True)
+    assert (first["source"], first["measured_on"], first["kind"]) == (
+        "archive",
+        "2020-01-01",
+        "audiogram",
+    )
+    assert (second["exam"], second["default"], second["baseline"]) == (new, False, False)
+    assert {one["reason"] for one in (first, second)} == {None}
+    device = desk.device()  # without calibration: nothing measured elsewhere compares with it
+    relative = _offered(desk, person, device)
+    assert [one["default"] for one in relative] == [False, False]
+    assert all("same device" in one["reason"] for one in relative)
+    refused = desk.test(person, 409, device=device, reference={"right": old})
+    assert "without calibration" in refused["detail"]
+    chosen = {"ear": "right", "exam": new, "reason": "revised"}
+    desk.post(f"/people/{person}/baseline", chosen)
+    assert [one["exam"] for one in _offered(desk, person)] == [new, old]
+    exam = desk.test(person)["exams"][0]
+    assert exam["state"] == "open"
+
+
+def test_a_device_says_what_it_allows(desk: Desk) -> None:
+    by_hand = desk.post("/devices", {"name": "audiometer"}, 201)
+    assert (by_hand["answered_by"], by_hand["unit"]) == (["examiner"], "dB HL")
+    assert by_hand["warnings"] == []
+    relative = desk.get(f"/devices/{desk.device()}")
+    assert (relative["answered_by"], relative["unit"]) == (["examiner", "listener"], "relative dB")
+    assert "relative" in relative["warnings"][0]
+    calibrated = desk.calibrated()
+    assert desk.get(f"/devices/{calibrated}")["warnings"] == [
+        "The device was not checked with a listener today."
+    ]
+    failed = desk.checked(calibrated, deviation=12)
+    assert failed["warnings"][0] == failed["blocked"]
+
+
+def test_no_refusal_names_a_row_a_path_or_what_was_typed(desk: Desk) -> None:
+    person = desk.person(name="Secret Name")
+    other = desk.person(code="4712")
+    exam = desk.reference(other)["id"]
+    refusals = [
+        desk.test(person, 409),
+        desk.test(person, 409, reference={"right": exam}),
+        desk.test(person, 409, rule="canary"),
+        desk.post("/people", {"code": "4711"}, 409),
+        desk.post("/imports?format=nhanes", status=422, content=b"canary"),
+        desk.post("/imports", status=422, content=b"person,canary\nx,1\n"),
+        desk.post(f"/people/{person}/baseline", {"ear": "left", "exam": exam, "reason": "x"}, 409),
+    ]
+    for refusal in refusals:
+        text = refusal["detail"]
+        for secret in ("canary", "4711", "4712", "Secret", "/tmp", "upload", "earshift ", "--"):
+            assert secret not in text, text
+        assert not any(f"{kind} {n}" in text for kind in ("exam", "person") for n in range(1, 9))

@@ -74,7 +74,9 @@ def _show(history: "EarHistory") -> None:
     if not history.chosen and history.baseline is not None:
         typer.echo(f"Baseline: exam {history.baseline}, the oldest; none has been chosen")
     if history.proposal is not None:
-        typer.echo(f"For a professional to judge: {history.proposal.words}")
+        exam_id = history.proposal.exam_id
+        which = "" if exam_id is None else f" (exam {exam_id})"
+        typer.echo(f"For a professional to judge: {history.proposal.words}{which}")
 
 
 @people.command("baseline", epilog=EXIT_CODES)

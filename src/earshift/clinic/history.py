@@ -95,7 +95,7 @@ def propose(occasions: Sequence[Occasion], rule: Rule, baseline: int | None) -> 
         full = [o.exam_id for o in judged if o.day >= first.day and _is_full(o)]
         exam_id = full[-1] if full else None
         step = (
-            f"exam {exam_id} could become the baseline"
+            "the newest full exam could become the baseline"
             if exam_id is not None
             else "a full exam is needed before the baseline can be revised"
         )
@@ -110,8 +110,8 @@ def propose(occasions: Sequence[Occasion], rule: Rule, baseline: int | None) -> 
         return Proposal(
             IMPROVED,
             measured[-1].exam_id,
-            f"Exam {measured[-1].exam_id} is better than the baseline by as much as {rule.name} "
-            "asks for the worse: it could become the baseline, if a professional agrees.",
+            f"The newest full exam is better than the baseline by as much as {rule.name} asks for "
+            "the worse: it could become the baseline, if a professional agrees.",
         )
     return None
 
@@ -173,7 +173,7 @@ def _occasion(
     if baseline.id == record.id:
         return _noted(plain, "the baseline")
     if measured_at(baseline, store.visit(baseline.visit_id)) > at:
-        return _noted(plain, f"measured before the baseline, exam {baseline.id}")
+        return _noted(plain, "measured before the baseline")
     try:
         offset, words = compare_devices(store, baseline, seen.device_id, record.relative, day)
         reference, now = (as_reference(store, one) for one in (baseline, record))

@@ -70,8 +70,15 @@ class Xpt:
                     "{file} is a SAS transport file of version 8; only 5 is read", file=path
                 )
             if not first.startswith(HEADER % b"LIBRARY"):
-                start = f"begins with {first[:20]!r}" if first else "is empty"
-                raise Refusal(f"{{file}} is not a SAS transport (XPT) file: it {start}", file=path)
+                if not first:
+                    raise Refusal(
+                        "{file} is not a SAS transport (XPT) file: it is empty", file=path
+                    )
+                raise Refusal(
+                    "{file} is not a SAS transport (XPT) file: it begins otherwise",
+                    file=path,
+                    got=first[:20],
+                )
             file.read(2 * RECORD)  # version, operating system, dates
             _number(path, record(b"MEMBER")[74:78], NAMESTR, NAMESTR)
             record(b"DSCRPTR")
@@ -154,7 +161,7 @@ def _number(path: Path, digits: bytes, low: int, high: int) -> int:
     if not (digits.isdigit() and low <= int(digits) <= high):
         expected = f"{low} to {high}" if low < high else low
         raise Refusal(
-            f"{{file}} is damaged or of an unknown kind: {expected} belongs into its header",
+            f"{{file}} is damaged or of an unknown kind: {expected} belongs in its header",
             file=path,
             got=digits,
         )
