@@ -280,7 +280,7 @@ def test_a_truncated_file_is_refused_or_found_out_by_check(tmp_path: Path, kept:
 def test_a_newer_schema_is_refused_and_an_older_one_asks_for_an_upgrade(database: str) -> None:
     with Store.open(database) as store:
         person = a_person(store)
-    for version, said in (("0999", "written by a newer earshift"), ("0000", "has the older schema 0000")):
+    for version, said in (("0999", "written by a newer earshift"), ("0000", "the older schema")):
         with raw(database) as connection:
             connection.execute(f"UPDATE {tables.VERSION_TABLE} SET version_num = '{version}'")
         with pytest.raises(StoreError, match=said):
