@@ -222,7 +222,7 @@ class ExamSnapshot:
     carried: tuple[TrialRecord, ...]
     """Of a full exam that goes on from a screen: the screen's trials."""
     opened_at: datetime | None
-    """When it was begun, or gone on with after a break; an audiogram never was."""
+    """When it was begun, or resumed after a break; an audiogram never was."""
     of_visit: tuple[int, ...]
     """Ids of the visit's exams that have trials, this one among them, in the order they began."""
     version: int

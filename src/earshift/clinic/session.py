@@ -186,7 +186,7 @@ class Session:
 
     @property
     def _practised_now(self) -> list[TrialRecord]:
-        """Practice since the exam was begun or gone on with."""
+        """Practice since the exam was begun or resumed."""
         opened_at = self.snapshot.opened_at
         assert opened_at is not None
         return [one for one in practising.practice_trials(self.trials) if one.at >= opened_at]

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 from earshift import __version__
+from earshift.days import local_day
 from earshift.devices import calibration
 from earshift.engine.stimulus import Audiogram
 from earshift.formats.fhir import LOCAL, TEST_DATA, UCUM, Json, codes, threshold_code
@@ -392,7 +392,7 @@ def _remarks(exam: ExamBundle) -> list[str]:
 def _calibration(visit: VisitBundle) -> str:
     if visit.calibration is None:
         return "No calibration on record."
-    on = visit.visit.started_at.astimezone(ZoneInfo(visit.visit.zone)).date()
+    on = local_day(visit.visit.started_at, visit.visit.zone)
     expired = calibration.state(visit.device, visit.calibration, on) == calibration.EXPIRED
     return ("CALIBRATION EXPIRED. " if expired else "") + (
         f"Calibrated ({visit.calibration.kind}) on {visit.calibration.done_on.isoformat()} with "

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from zoneinfo import ZoneInfo
 
+from earshift.days import local_day
 from earshift.engine.refusal import Refusal
 from earshift.engine.stimulus import Audiogram
 from earshift.formats.files import guard, unguard, whole_folder
@@ -282,7 +282,7 @@ def age_at(visit: VisitBundle) -> int | None:
         if not measured:
             return None
         at = measured[0]
-    day = at.astimezone(ZoneInfo(visit.visit.zone)).date()
+    day = local_day(at, visit.visit.zone)
     years = day.year - born.year - ((day.month, day.day) < (born.month, born.day))
     return min(max(years, 0), OLDEST)
 

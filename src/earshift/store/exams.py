@@ -234,7 +234,7 @@ class Exams(Part):
             return exam_of(connection, exam_id)
 
     def opened_at(self, exam_id: int) -> datetime:
-        """When an exam was opened last: when it was begun, or gone on with after a break."""
+        """When an exam was opened last: when it was begun, or resumed after a break."""
         states = t.exam_states
         query = select(func.max(states.c.at)).where(
             states.c.exam_id == checks.as_id(exam_id, "exam"), states.c.state == "open"
