@@ -366,7 +366,7 @@ def test_progress_counts_visits(tmp_path: Path, visits: list[VisitBundle]) -> No
 
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="known: csv, parquet, fhir, bids"):
+    with pytest.raises(ValueError, match="not one of csv, parquet, fhir, bids"):
         export([], "xml", tmp_path / "out")
 
 
