@@ -393,7 +393,7 @@ def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], say
 
 
 def test_kinds(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="known: csv, mie, fhir, nhanes"):
+    with pytest.raises(ValueError, match="not one of csv, mie, fhir, nhanes"):
         read(tmp_path, "", "xml")
     with pytest.raises(ValueError, match="of no known kind"):
         read_references(tmp_path / "x.pdf")
