@@ -19,7 +19,7 @@ from pathlib import Path
 from PIL import Image
 
 from earshift.clinic.visit import Session, open_exam, plan_exam, plan_screen
-from earshift.engine.stimulus import Tone
+from earshift.engine.tone import Tone
 from earshift.records import VisitBundle
 from earshift.report import write_html, write_pdf
 from earshift.simulate.listener import Listener

@@ -10,16 +10,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference.record_digits import PATH, digits
 
 import earshift as es
 from earshift.engine import both_ears as bothears
 from earshift.engine import ep, kernels, rules, shift
 from earshift.engine.both_ears import CORRELATIONS, answers_of_both, fit_ears
+from earshift.engine.cross_hearing import INTERAURAL_DB
 from earshift.engine.exam import audiogram_of
 from earshift.engine.field import fit_theta
+from earshift.engine.limits import allowed
 from earshift.engine.norms import hyperprior
-from earshift.engine.stimulus import INTERAURAL_DB, allowed
-from reference.record_digits import PATH, digits
 from support.helpers import (
     HZ,
     MILD,

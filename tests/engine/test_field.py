@@ -8,9 +8,9 @@ from scipy.stats import norm, truncnorm
 
 import earshift as es
 from earshift.engine import ep, field
+from earshift.engine.domain import DOMAINS
 from earshift.engine.field import Answers, Field
 from earshift.engine.norms import hyperprior
-from earshift.engine.stimulus import DOMAINS
 from support.helpers import (
     MILD,
     Array,

@@ -8,10 +8,11 @@ import pytest
 
 import earshift as es
 from earshift.engine import field, shift
+from earshift.engine.cross_hearing import crossing_level
+from earshift.engine.domain import DOMAINS
 from earshift.engine.exam import answers_of
 from earshift.engine.norms import hyperprior, tables
 from earshift.engine.rules import RULES, Criterion, Rule
-from earshift.engine.stimulus import DOMAINS, crossing_level
 from support.helpers import HZ, MILD, NORMAL, run_exam
 
 AUDIOMETER = DOMAINS["audiometer"]

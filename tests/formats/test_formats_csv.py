@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from test_formats import GOOD, aux, xpt
 from test_formats import nhanes as nhanes_format
 
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.audiogram import Audiogram
 from earshift.formats import IMPORTS, References, read_references, sheets
 from earshift.formats.files import guard, unguard
 from earshift.formats.references import MAX_ITEMS

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from test_formats_export import AT, LEFT, RIGHT, visits
 
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.values import EARS
 from earshift.formats import References, export, fhir, read_references
 from earshift.records import ImportedAudiogram, VisitBundle

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from earshift.clinic.visit import Plan
-    from earshift.engine.stimulus import Limits
+    from earshift.engine.limits import Limits
     from earshift.records import ExamRecord, Person, ResultRecord, Visit
     from earshift.store import Store
 

@@ -135,7 +135,7 @@ class Desk:
 
     def _simulated(self, shown: "Presentation") -> bool:
         """A listener drawn anew for every presentation, so that a resumed one answers the same."""
-        from earshift.engine.stimulus import Tone
+        from earshift.engine.tone import Tone
         from earshift.simulate.listener import Listener
 
         assert self._simulate is not None

@@ -26,7 +26,9 @@ from earshift import __version__
 from earshift.clinic.devices import compare_devices
 from earshift.devices.delivery import Delivery, supervised_limits
 from earshift.engine import field
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.change import Protocol
+from earshift.engine.checks import as_heard, finite
 from earshift.engine.exam import (
     SAMPLES,
     SCHEMA,
@@ -37,10 +39,11 @@ from earshift.engine.exam import (
     thresholds_from_samples,
 )
 from earshift.engine.field import Threshold
+from earshift.engine.limits import Limits
 from earshift.engine.refusal import Conflict, Refusal
 from earshift.engine.rules import Rule
 from earshift.engine.shift import RuleSettings
-from earshift.engine.stimulus import Audiogram, Limits, Tone, as_heard, finite
+from earshift.engine.tone import Tone
 from earshift.engine.values import EARS
 from earshift.records import ExamRecord, Person, ResultRecord, TrialRecord, Visit
 

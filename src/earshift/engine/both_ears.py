@@ -16,7 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine import ep, field
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.change import ModelState, Protocol
+from earshift.engine.checks import as_heard, finite, whole
+from earshift.engine.cross_hearing import INTERAURAL_DB
+from earshift.engine.domain import Domain
 from earshift.engine.exam import (
     Exam,
     Reference,
@@ -34,28 +38,17 @@ from earshift.engine.exam import (
     stored_catches,
 )
 from earshift.engine.field import Answers, Field, Threshold
+from earshift.engine.limits import Limits, allowed
 from earshift.engine.norms import Hyperprior, Norm, hyperprior
 from earshift.engine.notch import NotchState
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import Rule, person_decision
 from earshift.engine.shift import ALIKE_SHARE, SMALLEST_SLOPE, RuleSettings, ShiftState
-from earshift.engine.stimulus import (
-    INTERAURAL_DB,
-    Audiogram,
-    Domain,
-    Limits,
-    Mask,
-    Stimulus,
-    Tone,
-    Trial,
-    allowed,
-    as_heard,
-    finite,
-    whole,
-)
+from earshift.engine.tone import Stimulus, Tone, Trial
 from earshift.engine.values import EARS
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 # The correlations between the ears that are averaged over, all as likely before the first tone, and
 # the one at which the hyperparameters are fitted: one fit a tone, not one for every correlation.

@@ -15,6 +15,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from earshift.engine import ep, kernels
+from earshift.engine.checks import finite, whole
 from earshift.engine.field import (
     Answers,
     Field,
@@ -29,7 +30,6 @@ from earshift.engine.field import (
 )
 from earshift.engine.norms import READING_SD_DB, Hyperprior, hyperprior
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import finite, whole
 
 Array = NDArray[np.float64]
 

@@ -15,8 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine import choose, ep, field
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.change import ModelQuestion, ModelState, Protocol, as_protocol
+from earshift.engine.checks import as_heard, finite, whole
+from earshift.engine.cross_hearing import crossing_level, own_ear_only
+from earshift.engine.domain import Axis, Domain, as_domain
 from earshift.engine.field import Answers, Field, PlaceThreshold, Threshold
+from earshift.engine.limits import Limits, allowed
 from earshift.engine.norms import Hyperprior, Norm, hyperprior, population_norm
 from earshift.engine.notch import (
     HIGHEST_HZ,
@@ -30,22 +35,7 @@ from earshift.engine.notch import (
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import Rule, as_rule, unverified_note
 from earshift.engine.shift import SMALLEST_SLOPE, RuleSettings, ShiftModel, ShiftState
-from earshift.engine.stimulus import (
-    Audiogram,
-    Axis,
-    Domain,
-    Limits,
-    Stimulus,
-    Tone,
-    Trial,
-    allowed,
-    as_domain,
-    as_heard,
-    crossing_level,
-    finite,
-    own_ear_only,
-    whole,
-)
+from earshift.engine.tone import Stimulus, Tone, Trial
 
 Array = NDArray[np.float64]
 Spot = float | tuple[float, ...]  # a place in the axes' units; of a tone, its frequency in Hz

@@ -25,8 +25,10 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtri_exp
 
 from earshift.engine import ep, kernels
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.domain import Domain
 from earshift.engine.norms import Hyperprior, Norm, hyperprior
-from earshift.engine.stimulus import Audiogram, Domain, Tone
+from earshift.engine.tone import Tone
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine import change, ep, field
+from earshift.engine.checks import finite, whole
+from earshift.engine.domain import Domain
 from earshift.engine.field import Answers, Field
 from earshift.engine.norms import Norm, tables
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Domain, finite, whole
 from earshift.engine.values import HEARING_LEVEL
 
 Array = NDArray[np.float64]

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Audiogram, finite
 from earshift.engine.values import EARS
 
 Array = NDArray[np.float64]

@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from earshift.engine import ep
+from earshift.engine.checks import finite, whole
+from earshift.engine.domain import Domain
 from earshift.engine.field import Answers, Field
 from earshift.engine.norms import tables
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import Rule
-from earshift.engine.stimulus import Domain, finite, whole
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -15,8 +15,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import finite
 from earshift.engine.values import EARS
 from earshift.formats.files import check_size, decode
 from earshift.formats.references import (

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from earshift import __version__
 from earshift.devices import calibration
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.audiogram import Audiogram
 from earshift.formats.fhir import LOCAL, TEST_DATA, UCUM, Json, codes, threshold_code
 from earshift.formats.files import whole_file
 from earshift.records import ExamBundle, ExamRecord, Person, ResultRecord, VisitBundle

@@ -13,8 +13,9 @@ from datetime import UTC, date, datetime, time
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from earshift.engine.audiogram import DEFAULT_THRESHOLD_SD_DB, Audiogram
+from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import DEFAULT_THRESHOLD_SD_DB, Audiogram, finite
 from earshift.records import ImportedAudiogram
 from earshift.simulate.classes import HIGHEST_DB_HL, LOWEST_DB_HL
 

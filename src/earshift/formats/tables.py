@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from zoneinfo import ZoneInfo
 
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Audiogram
 from earshift.formats.files import guard, unguard, whole_folder
 from earshift.records import ExamBundle, VisitBundle
 

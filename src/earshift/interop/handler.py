@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from earshift.engine.checks import finite
 from earshift.engine.exam import Sitting
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Stimulus, Tone, finite
+from earshift.engine.tone import Stimulus, Tone
 
 
 class Handler:

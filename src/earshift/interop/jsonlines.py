@@ -11,21 +11,15 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from earshift.devices.delivery import CAP_DB_HL, supervised_limits
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.checks import finite, whole
+from earshift.engine.domain import DOMAINS, Domain, as_domain
 from earshift.engine.exam import Exam, Reference, Screen, Spot, reference_from_dict
+from earshift.engine.limits import Limits
 from earshift.engine.notch import NotchSettings
 from earshift.engine.refusal import Refusal
 from earshift.engine.shift import RuleSettings
-from earshift.engine.stimulus import (
-    DOMAINS,
-    Audiogram,
-    Domain,
-    Limits,
-    Stimulus,
-    Tone,
-    as_domain,
-    finite,
-    whole,
-)
+from earshift.engine.tone import Stimulus, Tone
 from earshift.engine.values import HEARING_LEVEL
 
 VERSION = 1

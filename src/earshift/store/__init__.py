@@ -14,7 +14,7 @@ from typing import Any, Self
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.engine import URL
 
-from earshift.engine.stimulus import as_heard, finite, whole
+from earshift.engine.checks import as_heard, finite, whole
 from earshift.engine.values import EARS, TRANSDUCERS
 from earshift.records import (
     EXAM_KINDS,

@@ -29,7 +29,8 @@ from sqlalchemy import (
 )
 
 from earshift import __version__
-from earshift.engine.stimulus import Audiogram, finite, whole
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.checks import finite, whole
 from earshift.engine.values import EARS
 from earshift.records import (
     AuditEntry,

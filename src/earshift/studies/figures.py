@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from earshift.engine.field import Threshold
-from earshift.engine.stimulus import Trial
+from earshift.engine.tone import Trial
 
 NOW, BEFORE = "#1f5fa8", "#777777"
 OCTAVES_HZ = (125, 250, 500, 1000, 2000, 4000, 8000, 16000)

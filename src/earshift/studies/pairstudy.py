@@ -18,12 +18,12 @@ from scipy.optimize import brentq
 
 from earshift.engine import shift
 from earshift.engine.both_ears import BothEarsExam, BothEarsScreen, trials_of
+from earshift.engine.cross_hearing import INTERAURAL_DB
 from earshift.engine.exam import Exam, Screen, audiogram_of
 from earshift.engine.field import Threshold
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import RULES
 from earshift.engine.shift import ALIKE_SHARE, RuleSettings
-from earshift.engine.stimulus import INTERAURAL_DB
 from earshift.engine.values import EARS
 from earshift.simulate.listener import Listener
 from earshift.studies.rulestudy import (

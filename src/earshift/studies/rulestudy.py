@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine import shift
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.exam import Exam, Screen
 from earshift.engine.rules import RULES, Rule, judge_ear
 from earshift.engine.shift import RuleSettings
-from earshift.engine.stimulus import Audiogram, Tone
+from earshift.engine.tone import Tone
 from earshift.simulate.classical import hughson_westlake
 from earshift.simulate.listener import Listener, retest_jitter
 from earshift.studies.study import Ear, Row, key_of, seed_of

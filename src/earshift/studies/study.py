@@ -24,9 +24,9 @@ import numpy as np
 from earshift import __version__
 from earshift.engine import norms
 from earshift.engine.change import OPTIONS, PROTOCOLS, Protocol
+from earshift.engine.domain import DOMAINS
 from earshift.engine.exam import Exam, Screen
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import DOMAINS
 from earshift.simulate.classes import classify
 from earshift.simulate.listener import Listener
 
