@@ -25,7 +25,7 @@ import numpy as np
 
 import earshift as es
 from earshift.engine import ep, kernels
-from earshift.engine.exam import answers_of
+from earshift.engine.answers import answers_of
 
 HERE = Path(__file__).resolve().parent
 # Linux's own record: getrusage of a new process still remembers the parent it was forked from.

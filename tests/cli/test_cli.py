@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import earshift
 from earshift.cli import app
 from earshift.cli.app import VERDICTS
-from earshift.engine.change import PROTOCOLS
+from earshift.engine.protocol import PROTOCOLS
 from earshift.formats.niosh import COLUMNS
 from earshift.simulate.classes import FREQUENCIES_HZ
 

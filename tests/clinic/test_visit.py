@@ -12,7 +12,7 @@ import pytest
 import earshift as es
 from earshift.clinic import visit as visits
 from earshift.clinic.visit import Presentation, Session
-from earshift.engine.exam import audiogram_of
+from earshift.engine.reference import audiogram_of
 from earshift.records import ImportedAudiogram, Person, Visit
 from earshift.store import Store
 

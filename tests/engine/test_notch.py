@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import earshift as es
 from earshift.cli import app
 from earshift.engine import notch
+from earshift.engine.answers import answers_of
 from earshift.engine.domain import DOMAINS
-from earshift.engine.exam import answers_of
 from earshift.engine.notch import CENTRES_HZ, DEPTHS_DB, NotchModel, dip, parts_without
 from earshift.studies import notchstudy
 from earshift.studies.study import Ear
@@ -188,7 +188,7 @@ def test_a_part_without_a_fixed_point_counts_for_nothing() -> None:
             sitting.tell(es.Tone(f, -10.0 if heard else 100.0), heard)
     assert 0.0 <= sitting.p_changed <= 1.0
     model = NotchModel(sitting.domain, es.NotchSettings())
-    state = model.assess(answers_of(sitting.trials, sitting.domain))
+    state = model.weigh(answers_of(sitting.trials, sitting.domain))
     assert isinstance(state.converged, bool)
     assert state.log_bf == pytest.approx(sitting.log_bf)
 

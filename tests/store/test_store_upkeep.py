@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fixtures.record_store_fixture import summary
 from sqlalchemy import text
 from test_store import a_full_person, a_person, a_trial, an_exam, raw
 
 import earshift as es
 from earshift.store import Store, StoreError, database, tables
 from earshift.store.database import connect, reading, writing
-from fixtures.record_store_fixture import summary
 from support.databases import PostgresqlServer
 
 FIXTURES = Path(__file__).parent / "fixtures"

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from PIL import Image
 
 import earshift as es
-from earshift.engine.field import Threshold
+from earshift.engine.thresholds import Threshold
 from earshift.studies import figures
 from earshift.studies.figures import Curve, Panel
 from support.helpers import HZ, MILD, NORMAL

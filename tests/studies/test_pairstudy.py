@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earshift.cli.app import app
-from earshift.engine.shift import ALIKE_SHARE, RuleSettings
+from earshift.engine.rule_settings import P_SAME_CHANGE, RuleSettings
 from earshift.studies import pairstudy
 from earshift.studies.pairresults import share_lines
 from earshift.studies.pairstudy import (
@@ -90,7 +90,7 @@ def test_an_exam_case_follows_both_methods_to_the_end() -> None:
 
 def test_a_screen_case_calls_every_ear_by_both_methods() -> None:
     case = PairScreenCase(
-        pair(), RuleSettings(), ("unchanged", "one flat 20 dB", DRAWN), (0.0, ALIKE_SHARE),
+        pair(), RuleSettings(), ("unchanged", "one flat 20 dB", DRAWN), (0.0, P_SAME_CHANGE),
         ("osha-sts",),
     )  # fmt: skip
     rows = case.rows()

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 import earshift
-from earshift.engine.change import PROTOCOLS
+from earshift.engine.protocol import PROTOCOLS
 from earshift.studies import results, study
 
 BEST = PROTOCOLS["best"]

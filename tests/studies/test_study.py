@@ -22,9 +22,9 @@ from typer.testing import CliRunner
 
 import earshift as es
 from earshift.cli import app
-from earshift.engine.change import PROTOCOLS
 from earshift.engine.domain import DOMAINS
 from earshift.engine.norms import class_names
+from earshift.engine.protocol import PROTOCOLS
 from earshift.studies import study
 from earshift.studies.study import Case, Ear, Run, paper_cases, run_case, run_study, seed_of
 

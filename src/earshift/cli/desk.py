@@ -81,7 +81,7 @@ class Desk:
         )
 
     def _question(self) -> str:
-        from earshift.engine.exam import Screen
+        from earshift.engine.screen import Screen
 
         sitting = self._session.sitting
         assert isinstance(sitting, Screen)
@@ -120,7 +120,7 @@ class Desk:
                     return
 
     def _progress(self, shown: "Presentation") -> tuple[str, dict[str, Any]]:
-        from earshift.engine.exam import Screen
+        from earshift.engine.screen import Screen
 
         sitting, tones = self._session.sitting, self._session.tones
         progress: dict[str, Any] = {"tones": tones}

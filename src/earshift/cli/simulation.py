@@ -13,7 +13,8 @@ from earshift.engine.refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from earshift.engine.exam import Exam, Screen
+    from earshift.engine.exam import Exam
+    from earshift.engine.screen import Screen
     from earshift.simulate.listener import Listener
 
 
@@ -57,7 +58,7 @@ def simulate(
         options = {"spread_db": spread, "lapse": lapse, "guess": guess}
         before = earshift.Listener.of_class(old, seed=(seed, 1), **options)
         after = earshift.Listener.of_class(new, seed=(seed, 2), **options)
-        from earshift.engine.change import as_protocol
+        from earshift.engine.protocol import as_protocol
         from earshift.engine.rules import as_rule
 
         if rule is not None and protocol is not None:

@@ -168,7 +168,7 @@ def study_paper(
     paper's (results.md, table.csv) and the paper's figures. Killed or stopped, the same command
     goes on where it was.
     """
-    from earshift.engine.change import as_protocol
+    from earshift.engine.protocol import as_protocol
     from earshift.studies.results import write_paper_results
     from earshift.studies.study import paper_cases
 
@@ -220,7 +220,7 @@ def study_sensitivity(
     as_json: AsJson = False,
 ) -> None:
     """The paper's experiment when listeners or assumptions are others: spread, lapses, priors."""
-    from earshift.engine.change import as_protocol
+    from earshift.engine.protocol import as_protocol
     from earshift.studies.study import sensitivity_cases
 
     try:
@@ -249,7 +249,7 @@ def study_ears(
     as_json: AsJson = False,
 ) -> None:
     """Real ears: each against itself and against a random ear of every other class."""
-    from earshift.engine.change import as_protocol
+    from earshift.engine.protocol import as_protocol
     from earshift.studies.study import best_candidates, ear_cases, read_ears
 
     try:

@@ -18,10 +18,12 @@ import numpy as np
 from earshift.clinic import visit as visits
 from earshift.clinic.devices import compare_devices
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import Exam, Screen, audiogram_of
+from earshift.engine.exam import Exam
+from earshift.engine.reference import audiogram_of
 from earshift.engine.refusal import Refusal
+from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import Rule, as_rule, judge_ear
-from earshift.engine.shift import RuleSettings
+from earshift.engine.screen import Screen
 from earshift.engine.values import EARS
 from earshift.records import Baseline, ExamRecord
 

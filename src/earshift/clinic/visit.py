@@ -25,26 +25,26 @@ import numpy as np
 from earshift import __version__
 from earshift.clinic.devices import compare_devices
 from earshift.devices.delivery import Delivery, supervised_limits
-from earshift.engine import field
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.change import Protocol
 from earshift.engine.checks import as_heard, finite
-from earshift.engine.exam import (
+from earshift.engine.exam import Exam
+from earshift.engine.limits import Limits
+from earshift.engine.procedure import SCHEMA
+from earshift.engine.protocol import Protocol
+from earshift.engine.reference import audiogram_of
+from earshift.engine.refusal import Conflict, Refusal
+from earshift.engine.rule_settings import RuleSettings
+from earshift.engine.rules import Rule
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import (
     SAMPLES,
-    SCHEMA,
-    Exam,
-    Screen,
-    audiogram_of,
-    reliability,
+    Threshold,
+    positive_slope_samples,
     thresholds_from_samples,
 )
-from earshift.engine.field import Threshold
-from earshift.engine.limits import Limits
-from earshift.engine.refusal import Conflict, Refusal
-from earshift.engine.rules import Rule
-from earshift.engine.shift import RuleSettings
 from earshift.engine.tone import Tone
 from earshift.engine.values import EARS
+from earshift.engine.verdict import reliability
 from earshift.records import ExamRecord, Person, ResultRecord, TrialRecord, Visit
 
 if TYPE_CHECKING:
@@ -951,7 +951,7 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
     if kept["kind"] == "audiogram":
         return _as_written(Audiogram.from_dict(kept["data"]), frequencies)
     mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
-    draws = field.positive_slope_samples(
+    draws = positive_slope_samples(
         mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
     )
     return thresholds_from_samples(

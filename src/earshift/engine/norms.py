@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,13 @@ def class_median(name: str) -> dict[float, float]:
     return {float(f): float(level) for f, level in pairs}
 
 
+class Whitened(NamedTuple):
+    """A Gaussian hyperprior as theta = centre + chol u, with u standard normal."""
+
+    centre: Array
+    chol: Array
+
+
 @dataclass(frozen=True)
 class Hyperprior:
     """Gaussian over theta = (c, log alpha, log beta, log l), and the prior mean of the slope."""
@@ -52,11 +59,11 @@ class Hyperprior:
     slope_mean: float = 0.0
 
     @cached_property
-    def _whitened(self) -> tuple[Array, Array]:
-        return np.array(self.mean), np.linalg.cholesky(np.array(self.cov))
+    def _whitened(self) -> Whitened:
+        return Whitened(np.array(self.mean), np.linalg.cholesky(np.array(self.cov)))
 
-    def whitened(self, axes: int = 1) -> tuple[Array, Array]:
-        """(centre, chol) with theta = centre + chol u, u standard normal.
+    def whitened(self, axes: int = 1) -> Whitened:
+        """Centre and Cholesky factor, for so many smooth axes.
 
         Each further smooth axis gets a length of its own, with the same prior as the first but
         independent of it; its mean is the first one's unless this prior was centred on a theta
@@ -65,12 +72,13 @@ class Hyperprior:
         centre, chol = self._whitened
         extra = axes - 1
         if extra == 0:
-            return centre, chol
+            return self._whitened
         size = chol.shape[0] + extra
         length_sd = float(np.sqrt(np.array(self.cov)[-1, -1]))
         wide = np.diag(np.full(size, length_sd))
         wide[: chol.shape[0], : chol.shape[0]] = chol
-        return np.concatenate([centre, np.repeat(centre[-1], size - centre.size)]), wide
+        centre = np.concatenate([centre, np.repeat(centre[-1], size - centre.size)])
+        return Whitened(centre, wide)
 
     def centred_on(self, theta: Array) -> "Hyperprior":
         """The same spread around another mode."""

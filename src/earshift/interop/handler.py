@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from earshift.engine.checks import finite
-from earshift.engine.exam import Sitting
+from earshift.engine.procedure import Procedure
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Stimulus, Tone
 
@@ -26,8 +26,8 @@ class Handler:
     is a mistake of the script and refused at the next turn.
     """
 
-    def __init__(self, sitting: Sitting) -> None:
-        if not isinstance(sitting, Sitting):
+    def __init__(self, sitting: Procedure) -> None:
+        if not isinstance(sitting, Procedure):
             raise Refusal(f"a handler needs an earshift Exam or Screen, got {sitting!r}")
         self.sitting = sitting
         self.finished = False

@@ -14,11 +14,14 @@ from earshift.devices.delivery import CAP_DB_HL, supervised_limits
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.checks import finite, whole
 from earshift.engine.domain import DOMAINS, Domain, as_domain
-from earshift.engine.exam import Exam, Reference, Screen, Spot, reference_from_dict
+from earshift.engine.exam import Exam
 from earshift.engine.limits import Limits
 from earshift.engine.notch import NotchSettings
+from earshift.engine.reference import Reference, reference_from_dict
 from earshift.engine.refusal import Refusal
-from earshift.engine.shift import RuleSettings
+from earshift.engine.rule_settings import RuleSettings
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import Location
 from earshift.engine.tone import Stimulus, Tone
 from earshift.engine.values import HEARING_LEVEL
 
@@ -290,7 +293,7 @@ def _stimulus(given: Any) -> Tone | Stimulus:
     return Stimulus(tuple(given.items()))
 
 
-def _spots(given: Any) -> list[Spot]:
+def _spots(given: Any) -> list[Location]:
     if not isinstance(given, list):
         raise Refusal(f"places must be a list of numbers or of lists of numbers, got {given!r}")
     return [

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from earshift.engine.field import Threshold
+from earshift.engine.thresholds import Threshold
 from earshift.engine.tone import Trial
 
 NOW, BEFORE = "#1f5fa8", "#777777"

@@ -19,9 +19,10 @@ from scipy.stats import multivariate_normal
 from earshift import __version__
 from earshift.engine.change import posterior
 from earshift.engine.domain import DOMAINS
-from earshift.engine.exam import Screen
-from earshift.engine.notch import NOTCH, NotchModel, NotchSettings, dip
+from earshift.engine.notch import NotchModel, NotchSettings, dip
 from earshift.engine.refusal import Refusal
+from earshift.engine.screen import Screen
+from earshift.engine.verdict import NOTCH
 from earshift.simulate.listener import Listener
 from earshift.studies import figures
 from earshift.studies.results import origin

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift import __version__
-from earshift.engine.shift import ALIKE_SHARE
+from earshift.engine.rule_settings import P_SAME_CHANGE
 from earshift.studies.pairstudy import (
     DRAWN,
     EXAM_TONES,
@@ -227,7 +227,7 @@ def _screen_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> tuple[list[s
         "The references are two exams of 50 tones. An ear at least "
         f"{CLEAR_DB:g} dB past the rule counts as changed, at least as much short of it as "
         "unchanged. One: only the right ear changed. Drawn: changes of both ears from the prior, "
-        f"alike in {ALIKE_SHARE:.0%} of people. Undecided ears count 30 tones. In brackets: "
+        f"alike in {P_SAME_CHANGE:.0%} of people. Undecided ears count 30 tones. In brackets: "
         "Wilson, 95 %.",
         "",
     ]
@@ -303,8 +303,8 @@ def share_lines(rows: "pl.DataFrame", summary: dict[str, Any]) -> list[str]:
     lines = [
         "### Other beliefs about the ears' tie (osha-sts)",
         "",
-        f"`alike_share` is the probability that both ears changed alike; {ALIKE_SHARE:.2f} is the "
-        "default, 0 takes the ears apart. The ears are the same in every row of a condition.",
+        f"`alike_share` is the probability that both ears changed alike; {P_SAME_CHANGE:.2f} is "
+        "the default, 0 takes the ears apart. The ears are the same in every row of a condition.",
         "",
         f"| condition | alike_share | tones | median {CALL_COLUMNS}",
         "|---|---|---|---|---|---|---|---|",

@@ -17,13 +17,15 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from earshift.engine import shift
-from earshift.engine.both_ears import BothEarsExam, BothEarsScreen, trials_of
+from earshift.engine.both_ears import trials_of
 from earshift.engine.cross_hearing import INTERAURAL_DB
-from earshift.engine.exam import Exam, Screen, audiogram_of
-from earshift.engine.field import Threshold
+from earshift.engine.exam import Exam
+from earshift.engine.reference import audiogram_of
 from earshift.engine.refusal import Refusal
+from earshift.engine.rule_settings import P_SAME_CHANGE, RuleSettings
 from earshift.engine.rules import RULES
-from earshift.engine.shift import ALIKE_SHARE, RuleSettings
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import Threshold
 from earshift.engine.values import EARS
 from earshift.simulate.listener import Listener
 from earshift.studies.rulestudy import (
@@ -125,7 +127,6 @@ class PairExamCase:
             ear: Exam.clinical(seed=seed_of(self.seed, self.pair.name, ear, "exam")) for ear in EARS
         }
         together = Exam.clinical(ears="both", seed=seed_of(self.seed, self.pair.name, "exam"))
-        assert isinstance(together, BothEarsExam)
         levels = together.domain.intensity.values
         out: list[Row] = []
 
@@ -240,7 +241,7 @@ class PairScreenCase:
     pair: Pair
     settings: RuleSettings
     conditions: tuple[str, ...]
-    shares: tuple[float, ...] = (ALIKE_SHARE,)  # that the screens of both ears believe in
+    shares: tuple[float, ...] = (P_SAME_CHANGE,)  # that the screens of both ears believe in
     rules: tuple[str, ...] = RULE_NAMES
     seed: int = 0
     columns: ClassVar[tuple[str, ...]] = (
@@ -275,7 +276,7 @@ class PairScreenCase:
         octaves = np.log2([f for f, _ in self.pair.right.thresholds_db_hl]) - np.log2(1000.0)
         weights = shift.component_weights(RULES[rule], self.settings)
         right, left = (int(rng.choice(weights.size, p=weights)) for _ in EARS)
-        if rng.random() < ALIKE_SHARE:
+        if rng.random() < P_SAME_CHANGE:
             left = right
         return {
             ear: Shifted(
@@ -306,8 +307,8 @@ class PairScreenCase:
         seed: int,
         share: float,
     ) -> dict[str, tuple[str, int]]:
-        screen = BothEarsScreen(
-            references, rule=rule, settings=self.settings, seed=seed, alike_share=share
+        screen = Screen(
+            references, ears="both", rule=rule, settings=self.settings, seed=seed, alike_share=share
         )
         listeners = {ear: now[ear].listener() for ear in EARS}
         while not screen.done:
@@ -339,7 +340,7 @@ class PairScreenCase:
         return out
 
 
-SHARES = (0.0, 0.25, ALIKE_SHARE, 0.75)  # sensitivity to what the tie believes
+SHARES = (0.0, 0.25, P_SAME_CHANGE, 0.75)  # sensitivity to what the tie believes
 
 
 def parts(

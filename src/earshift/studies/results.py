@@ -11,7 +11,7 @@ import numpy as np
 
 from earshift import __version__
 from earshift.engine import norms
-from earshift.engine.change import Protocol
+from earshift.engine.protocol import Protocol
 from earshift.simulate.listener import Listener
 from earshift.studies import figures
 from earshift.studies.study import (

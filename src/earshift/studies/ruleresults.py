@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from earshift import __version__
-from earshift.engine.shift import RuleSettings
+from earshift.engine.rule_settings import RuleSettings
 from earshift.studies import figures
 from earshift.studies.results import origin
 from earshift.studies.rulestudy import (

@@ -16,9 +16,10 @@ from numpy.typing import NDArray
 
 from earshift.engine import shift
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import Exam, Screen
+from earshift.engine.exam import Exam
+from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import RULES, Rule, judge_ear
-from earshift.engine.shift import RuleSettings
+from earshift.engine.screen import Screen
 from earshift.engine.tone import Tone
 from earshift.simulate.classical import hughson_westlake
 from earshift.simulate.listener import Listener, retest_jitter

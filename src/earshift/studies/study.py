@@ -23,10 +23,11 @@ import numpy as np
 
 from earshift import __version__
 from earshift.engine import norms
-from earshift.engine.change import OPTIONS, PROTOCOLS, Protocol
 from earshift.engine.domain import DOMAINS
-from earshift.engine.exam import Exam, Screen
+from earshift.engine.exam import Exam
+from earshift.engine.protocol import OPTIONS, PROTOCOLS, Protocol
 from earshift.engine.refusal import Refusal
+from earshift.engine.screen import Screen
 from earshift.simulate.classes import classify
 from earshift.simulate.listener import Listener
 

@@ -22,8 +22,8 @@ from earshift.devices.delivery import Delivery
 from earshift.devices.sound import Timing, retspl_presets, sound_of_calibration
 from earshift.engine import rules, values
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import Screen
 from earshift.engine.refusal import Refusal
+from earshift.engine.screen import Screen
 from earshift.store import Store, StoreError
 from earshift.store.accounts import LINK_HOURS, Accounts
 from earshift.web import models as m

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from earshift.clinic.visit import CLINIC_RULE, MovedOn, Session, reference_thresholds
-from earshift.engine.exam import Screen
-from earshift.engine.field import Threshold
 from earshift.engine.norms import population_norm
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import Threshold
 from earshift.records import TrialRecord
 from earshift.store import Store
 

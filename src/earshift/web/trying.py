@@ -5,10 +5,10 @@ from typing import Any
 
 from earshift.clinic.visit import reference_thresholds
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import Screen
 from earshift.engine.norms import class_median, class_names
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import RULES
+from earshift.engine.screen import Screen
 from earshift.simulate.listener import Listener
 from earshift.web.live import probabilities, threshold_shown
 
