@@ -15,9 +15,13 @@ DEFAULT_THRESHOLD_SD_DB = 5.0  # Schlauch & Carney simulate audiograms with 5 dB
 class Audiogram:
     """Thresholds of one ear, as a clinic writes them down: no trials, only results.
 
-    `method_offset_db` is what the method reads above the 50 % point and is taken off; a
-    Hughson-Westlake audiogram in 5 dB steps reads about 2.5 dB high. `no_response_db_hl` lists
-    frequencies with the loudest level that was tried and not heard.
+    Attributes:
+        thresholds_db_hl: frequency in Hz to threshold in dB HL.
+        sd_db: standard deviation of a threshold, in dB.
+        method_offset_db: what the method reads above the 50 % point, in dB; it is taken off. A
+            Hughson-Westlake audiogram in 5 dB steps reads about 2.5 dB high.
+        no_response_db_hl: frequency in Hz to the loudest level in dB HL that was tried and not
+            heard.
     """
 
     thresholds_db_hl: Mapping[float, float]
@@ -48,6 +52,7 @@ class Audiogram:
             raise Refusal(f"sd_db must be positive, got {self.sd_db!r}")
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
         return {
             "thresholds_db_hl": [list(item) for item in self.thresholds_db_hl.items()],
             "sd_db": self.sd_db,
@@ -57,6 +62,7 @@ class Audiogram:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Audiogram":
+        """An audiogram from `to_dict`'s data."""
         return cls(
             thresholds_db_hl=dict(data["thresholds_db_hl"]),
             sd_db=data["sd_db"],

@@ -179,12 +179,25 @@ def mixture_p_heard(parts, reference, grid, intensity, rates):
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One hypothesis about the new exam, fitted: a mixture over correlations (M_f has just one)."""
+    """One hypothesis about the new exam, fitted: a mixture over correlations (M_f has just one).
+
+    Attributes:
+        reference: the field that it is tied to.
+        answers: of the new exam.
+        rhos: the correlations with the reference, (J).
+        weights: of the correlations in the prediction, (J).
+        thetas: hyperparameters at each correlation.
+        bs: EP's at each correlation.
+        Gs: EP's at each correlation.
+        log_evidence: of the answers, in nats, averaged over the correlations.
+        converged: whether what matters of the fit settled.
+        floored: whether Laplace's term met a curvature that was not safely positive.
+    """
 
     reference: Field
     answers: Answers
     rhos: Array
-    weights: Array  # in the prediction
+    weights: Array
     thetas: Array
     bs: Array
     Gs: Array
@@ -312,7 +325,7 @@ def conjoint(
         answers=answers,
         rhos=rhos,
         weights=uniform if protocol.rho_weights == "prior" else weights,
-        thetas=whitened.centre + fitted.us @ whitened.chol.T,
+        thetas=np.array([at(whitened, u) for u in fitted.us]),
         bs=fitted.bs,
         Gs=fitted.Gs,
         log_evidence=log_evidence,

@@ -79,9 +79,9 @@ def information(mu, s, guess, lapse):
     for n in range(flat_mu.size):
         m, v = flat_mu[n], flat_s[n]
         sd = math.sqrt(v)
-        share = 0.5 * math.erfc(-m / math.sqrt(2.0 * (1.0 + v)))
+        above = 0.5 * math.erfc(-m / math.sqrt(2.0 * (1.0 + v)))
         rest = 0.5 * math.erfc(m / math.sqrt(2.0 * (1.0 + v)))
-        p, q = guess + gain * share, lapse + gain * rest
+        p, q = guess + gain * above, lapse + gain * rest
         total = 0.0
         if p > 0.0:
             total -= p * math.log(p)
@@ -98,7 +98,7 @@ def information(mu, s, guess, lapse):
                 z = (-_BUMP_EDGE + j * _BUMP_STEP - m) / sd
                 expected += bump[j] * math.exp(-0.5 * z * z)
             expected *= _BUMP_STEP / (sd * math.sqrt(2.0 * math.pi))
-            expected += low + (high - low) * share
+            expected += low + (high - low) * above
         flat_out[n] = max(0.0, total - expected)
     return out
 
@@ -108,14 +108,22 @@ class Outlook:
     """What is known about every candidate before it is played, on the grid of the domain.
 
     An exam has a field alone; a screen also has hypotheses with their probabilities.
+
+    Attributes:
+        rng: for strategies that need chance.
+        guess: probability of "heard" without hearing.
+        lapse: probability of "missed" in spite of hearing.
+        latent: gives mean and variance of f in the exam under way, on places x intensities.
+        shape: of that grid.
+        hypotheses: P(hypothesis) and P(heard | hypothesis) on the grid, or None.
     """
 
     rng: np.random.Generator
     guess: float
     lapse: float
-    latent: Callable[[], tuple[Array, Array]]  # mean and variance of f in the exam under way
+    latent: Callable[[], tuple[Array, Array]]
     shape: tuple[int, int]
-    hypotheses: tuple[Array, Array] | None = None  # P(hypothesis), P(heard | hypothesis)
+    hypotheses: tuple[Array, Array] | None = None
 
     def p_mixed(self) -> Array:
         """P(heard), hypotheses averaged."""

@@ -31,6 +31,14 @@ class Axis:
     """One axis of a domain: its candidate values and how they become model units.
 
     Model value = (x - origin) / scale, or log2(x / origin) / scale on a logarithmic axis.
+
+    Attributes:
+        name: of letters, digits and underscores; stimuli have their value under it.
+        unit: of the values, for people to read.
+        values: the candidates, in that unit; kept sorted.
+        origin: the value that becomes 0.
+        scale: so many units (octaves on a logarithmic axis) become 1; positive.
+        logarithmic: whether equal ratios are equal steps.
     """
 
     name: str
@@ -63,15 +71,18 @@ class Axis:
         object.__setattr__(self, "values", values)
 
     def to_model(self, value: float) -> float:
+        """A value in model units."""
         raw = math.log2(value / self.origin) if self.logarithmic else value - self.origin
         return raw / self.scale
 
     def from_model(self, value: float) -> float:
+        """A model value in the axis's unit."""
         raw = value * self.scale
         return self.origin * 2.0**raw if self.logarithmic else self.origin + raw
 
     @cached_property
     def model_values(self) -> Array:
+        """The candidates in model units."""
         return np.array([self.to_model(v) for v in self.values])
 
     def check(self, value: float) -> float:
@@ -95,7 +106,12 @@ def _level_axis(values: Sequence[float], unit: str) -> Axis:
 
 @dataclass(frozen=True)
 class Domain:
-    """The tones that may be asked for: one monotone intensity axis, one or more smooth axes."""
+    """The tones that may be asked for, as axes with their candidate values.
+
+    Attributes:
+        intensity: the axis along which a stimulus becomes easier; a tone's level.
+        smooth: the axes along which the threshold changes smoothly; a tone's frequency.
+    """
 
     intensity: Axis
     smooth: tuple[Axis, ...]
@@ -150,6 +166,7 @@ class Domain:
 
     @property
     def shape(self) -> tuple[int, int]:
+        """How many places and how many intensities there are."""
         return len(self._place_values), len(self.intensity.values)
 
     @property
@@ -188,10 +205,12 @@ class Domain:
         return self.intensity.to_model(getattr(tone, self.intensity.name))
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
         return {"intensity": asdict(self.intensity), "smooth": [asdict(a) for a in self.smooth]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Domain":
+        """A domain from `to_dict`'s data."""
         return cls(Axis(**data["intensity"]), tuple(Axis(**a) for a in data["smooth"]))
 
 

@@ -113,6 +113,17 @@ class Field:
     """What a fit keeps: hyperparameters, and EP's (b, G) on the places that were played.
 
     Immutable, and enough to condition any later exam on this one.
+
+    Attributes:
+        theta: hyperparameters (c, log alpha, log beta, log l_1 .. log l_P).
+        slope_mean: prior mean of the slope, in latent units per unit of intensity.
+        places: that were played, (F, P), in model units.
+        b: EP's, (F + 1).
+        G: EP's, (F + 1, F + 1).
+        log_evidence: of the answers, in nats.
+        converged: whether the fit settled.
+        guess: probability of "heard" without hearing.
+        lapse: probability of "missed" in spite of hearing.
     """
 
     theta: Array
@@ -295,15 +306,15 @@ def _from_thresholds(
     cov[1:, 1:] = (w0**2 + var_w) * P + var_w * np.outer(T, T)
     S = kernels.covariance(theta, kernels.squared_gaps(places, places))
     S[np.diag_indices_from(S)] *= 1.0 + 1e-9  # close frequencies make S nearly singular
-    inverse = np.linalg.inv(S)
+    inverse, _ = ep.invert(S)
     before = np.full(T.size + 1, theta[kernels.C])
     before[0] = w0
-    G = inverse - inverse @ cov @ inverse
+    G = inverse - ep.product(ep.product(inverse, cov), inverse)
     return Field(
         theta=theta,
         slope_mean=w0,
         places=places,
-        b=inverse @ (mean - before),
+        b=ep.product(inverse, (mean - before).reshape(-1, 1))[:, 0],
         G=0.5 * (G + G.T),
         log_evidence=0.0,
         converged=converged,

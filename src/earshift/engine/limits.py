@@ -35,8 +35,17 @@ class Limits:
     `above_reference_db`, somebody who has heard any tone is known to hear at all, and may be given
     that much over the ear's own earlier threshold.
 
-    `device` lists what the equipment can and may play: (frequency in Hz, softest, loudest level).
-    A frequency that is not listed is not played.
+    Attributes:
+        cap_db_hl: the highest level ever, in dB HL; at most 120.
+        start_db_hl: the highest level before anything was answered, in dB HL.
+        above_heard_db: how far a tone may rise above one that was heard nearby, in dB.
+        above_missed_db: how far a tone may rise above one that was missed nearby, in dB.
+        near_octaves: what counts as nearby, in octaves (units of the smooth axes).
+        above_reference_db: how far a tone may rise above the ear's own earlier threshold, in dB;
+            None to leave it out of account.
+        device: what the equipment can and may play: (frequency in Hz, softest, loudest level in
+            dB HL). A frequency that is not listed is not played. None for equipment that plays
+            everything.
     """
 
     cap_db_hl: float = 90.0
@@ -109,6 +118,7 @@ class Limits:
         return ends
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
         return asdict(self)
 
 

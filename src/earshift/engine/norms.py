@@ -6,6 +6,8 @@ hyperpriors of the psychometric field.
 """
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
@@ -43,6 +45,17 @@ def class_median(name: str) -> dict[float, float]:
     return {float(f): float(level) for f, level in pairs}
 
 
+def _cholesky(cov: Sequence[Sequence[float]]) -> Array:
+    """The lower triangular root in plain numbers: every fit starts from it, anywhere alike."""
+    size = len(cov)
+    root = np.zeros((size, size))
+    for j in range(size):
+        for k in range(j + 1):
+            rest = cov[j][k] - sum(float(root[j, i] * root[k, i]) for i in range(k))
+            root[j, k] = math.sqrt(rest) if j == k else rest / root[k, k]
+    return root
+
+
 class Whitened(NamedTuple):
     """A Gaussian hyperprior as theta = centre + chol u, with u standard normal."""
 
@@ -60,7 +73,7 @@ class Hyperprior:
 
     @cached_property
     def _whitened(self) -> Whitened:
-        return Whitened(np.array(self.mean), np.linalg.cholesky(np.array(self.cov)))
+        return Whitened(np.array(self.mean), _cholesky(self.cov))
 
     def whitened(self, axes: int = 1) -> Whitened:
         """Centre and Cholesky factor, for so many smooth axes.
@@ -132,6 +145,12 @@ class Norm:
 
     The shipped one is `population_norm()`. Norms by age and sex need the user's own table: the one
     at hand (ISO 7029 as transcribed by others) is not verified and does not ship.
+
+    Attributes:
+        frequencies_hz: in Hz.
+        mean_db_hl: mean threshold at each of them, in dB HL.
+        cov_db2: covariance of the thresholds, in dB squared.
+        source: where the numbers come from.
     """
 
     frequencies_hz: tuple[float, ...]
@@ -163,6 +182,7 @@ class Norm:
         object.__setattr__(self, "cov_db2", tuple(tuple(row) for row in cov.tolist()))
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
         return {
             "frequencies_hz": list(self.frequencies_hz),
             "mean_db_hl": list(self.mean_db_hl),
@@ -172,6 +192,7 @@ class Norm:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Norm":
+        """A norm from `to_dict`'s data."""
         return cls(
             frequencies_hz=tuple(data["frequencies_hz"]),
             mean_db_hl=tuple(data["mean_db_hl"]),

@@ -10,7 +10,13 @@ from earshift.engine.refusal import Refusal
 
 @dataclass(frozen=True, order=True)
 class Tone:
-    """A pure tone: frequency in Hz, level in dB HL, and the ear when it matters."""
+    """A pure tone.
+
+    Attributes:
+        frequency_hz: in Hz, positive.
+        level_db_hl: in dB HL; where nobody has calibrated the equipment, in relative dB.
+        ear: "right" or "left" where it matters, else None.
+    """
 
     frequency_hz: float
     level_db_hl: float
@@ -29,6 +35,7 @@ class Tone:
         return f"{self.frequency_hz:g} Hz at {self.level_db_hl:g} dB HL{ear}"
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data, without an ear that does not matter."""
         data = asdict(self)
         if self.ear is None:
             del data["ear"]
@@ -41,6 +48,9 @@ class Stimulus:
 
     >>> Stimulus((("contrast_db", -20.0), ("cycles_per_degree", 4.0))).contrast_db
     -20.0
+
+    Attributes:
+        values: pairs of a name and a number in that axis's unit; kept in the order of the names.
     """
 
     values: tuple[tuple[str, float], ...]
@@ -59,21 +69,29 @@ class Stimulus:
         return ", ".join(f"{name} {value:g}" for name, value in self.values)
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
         return dict(self.values)
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One tone (or other stimulus) and its answer."""
+    """One answered tone.
+
+    Attributes:
+        tone: what was played; on other axes than a tone's, a `Stimulus`.
+        heard: the answer.
+    """
 
     tone: Tone
     heard: bool
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data: the tone's and the answer."""
         return {**self.tone.to_dict(), "heard": self.heard}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
+        """A trial from `to_dict`'s data."""
         given = {name: value for name, value in data.items() if name != "heard"}
         heard = as_heard(data.get("heard"))
         if {"frequency_hz", "level_db_hl"} <= given.keys() <= {f.name for f in fields(Tone)}:

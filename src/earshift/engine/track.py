@@ -36,7 +36,7 @@ UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of nor
 
 
 class EarTrack:
-    """One ear's part of a screen. All that it says also weighs what a tied partner told.
+    """One ear's part of a screen. All that it says also weighs the answers of a tied partner.
 
     Attributes:
         question: what is asked.
