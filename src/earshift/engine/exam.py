@@ -37,7 +37,18 @@ from earshift.engine.values import EARS
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-ONE_EAR_TONES, BOTH_EARS_TONES = 50, 80  # at most, unless another number is given
+
+class _Usual(int):
+    """A number that stands for "as usual" where no other is given."""
+
+
+USUAL_TONES = _Usual(50)  # of one ear
+BOTH_EARS_TONES = 80
+
+
+def tones_or_usual(max_tones: int, ears: str | None) -> int:
+    """The number given, or the usual one: 50 tones, and 80 of both ears."""
+    return BOTH_EARS_TONES if max_tones is USUAL_TONES and ears is not None else max_tones
 
 
 class Exam(Procedure):
@@ -86,7 +97,7 @@ class Exam(Procedure):
         ears: str | None = None,
         ear: str | None = None,
         seed: int = 0,
-        max_tones: int | None = None,
+        max_tones: int = USUAL_TONES,
         domain: str | Domain = "fine",
         limits: Limits | None = None,
         other_ear: Audiogram | None = None,
@@ -96,12 +107,10 @@ class Exam(Procedure):
         guess: float = 0.0,
         lapse: float = 0.0,
     ) -> None:
-        if max_tones is None:
-            max_tones = ONE_EAR_TONES if ears is None else BOTH_EARS_TONES
         super().__init__(
             ears=ears,
             seed=seed,
-            max_tones=max_tones,
+            max_tones=tones_or_usual(max_tones, ears),
             domain=domain,
             limits=limits,
             other_ear=other_ear,
@@ -131,7 +140,7 @@ class Exam(Procedure):
         ears: str | None = None,
         ear: str | None = None,
         seed: int = 0,
-        max_tones: int | None = None,
+        max_tones: int = USUAL_TONES,
         domain: str | Domain = "audiometer",
         limits: Limits | None = None,
         other_ear: Audiogram | None = None,

@@ -13,7 +13,7 @@ from earshift.engine.both_ears import tested_ears, the_other
 from earshift.engine.change import ChangeQuestion
 from earshift.engine.checks import as_heard, finite, whole
 from earshift.engine.domain import Domain, as_domain
-from earshift.engine.exam import BOTH_EARS_TONES, ONE_EAR_TONES, Exam
+from earshift.engine.exam import USUAL_TONES, Exam
 from earshift.engine.field import Field
 from earshift.engine.limits import Limits
 from earshift.engine.norms import Norm, hyperprior, population_norm
@@ -182,6 +182,7 @@ class Screen(Procedure):
         self.protocol = as_protocol("best" if protocol is None else protocol)
         self._inquiry = _inquiry(self.protocol, self.rule, hypotheses, settings)
         self.settings = RuleSettings() if self.rule is None else _settings(settings, RuleSettings)
+        self.notch = NotchSettings() if hypotheses is None else _settings(settings, NotchSettings)
         strategy = self._inquiry.settings.strategy
         if strategy not in choose.STRATEGIES:
             raise Refusal(
@@ -389,10 +390,11 @@ class Screen(Procedure):
         """
         return self._track(ear).thresholds(frequencies_hz)
 
-    def continue_exam(self, max_tones: int | None = None) -> Exam:
-        """A full exam of this ear, or of both, that begins with every tone of this screen."""
-        if max_tones is None:
-            max_tones = ONE_EAR_TONES if self.ears is None else BOTH_EARS_TONES
+    def continue_exam(self, max_tones: int = USUAL_TONES) -> Exam:
+        """A full exam of this ear, or of both, that begins with every tone of this screen.
+
+        It is done after `max_tones`: 50, or 80 of both ears.
+        """
         exam = Exam(
             ears=self.ears,
             seed=self.seed,
