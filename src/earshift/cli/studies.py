@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from earshift.studies.study import Work
+    from earshift.studies.case import Case
 
 study = typer.Typer(
     help="Simulation studies: resumable, on local cores or a Dask cluster.",
@@ -34,7 +34,7 @@ Reps = Annotated[int, typer.Option(min=1, help="Repetitions of every condition."
 
 
 def _run_study(
-    cases: "Sequence[Work]",
+    cases: "Sequence[Case]",
     out: Path,
     jobs: int,
     cluster: str | None,
@@ -52,7 +52,7 @@ def _run_study(
         TimeRemainingColumn,
     )
 
-    from earshift.studies.study import run_study
+    from earshift.studies.run import run_study
 
     bar = Progress(
         TextColumn(title),
@@ -99,7 +99,7 @@ def _cases_of_real_ears() -> "Iterator[None]":
 
 
 def _run_parts(
-    parts: "Mapping[str, Sequence[Work]]",
+    parts: "Mapping[str, Sequence[Case]]",
     out: Path,
     jobs: int,
     cluster: str | None,
@@ -125,7 +125,7 @@ def _finish_study(summary: dict[str, Any], out: Path, as_json: bool) -> None:
 
 
 def _variants(
-    cases: "Sequence[Work]",
+    cases: "Sequence[Case]",
     title: str,
     command: str,
     out: Path,
@@ -134,7 +134,7 @@ def _variants(
     as_json: bool,
 ) -> None:
     """Run a study that compares variants, write its table and show it."""
-    from earshift.studies.results import write_variant_results
+    from earshift.studies.paper_page import write_variant_results
 
     frame = _run_study(cases, out, jobs, cluster, as_json)
     _finish_study(write_variant_results(frame, title, command, out), out, as_json)
@@ -169,8 +169,8 @@ def study_paper(
     goes on where it was.
     """
     from earshift.engine.change import as_protocol
-    from earshift.studies.results import write_paper_results
-    from earshift.studies.study import paper_cases
+    from earshift.studies.paper import paper_cases
+    from earshift.studies.paper_page import write_paper_results
 
     try:
         settings = as_protocol(protocol)
@@ -202,7 +202,7 @@ def study_options(
     as_json: AsJson = False,
 ) -> None:
     """The paper's experiment under every protocol option that the paper leaves open."""
-    from earshift.studies.study import option_cases
+    from earshift.studies.paper import option_cases
 
     title = "Protocol options (theta_g, rho_weights, evidence, hyperprior_g)"
     command = f"earshift study options --reps {reps} --seed {seed}"
@@ -221,7 +221,7 @@ def study_sensitivity(
 ) -> None:
     """The paper's experiment when listeners or assumptions are others: spread, lapses, priors."""
     from earshift.engine.change import as_protocol
-    from earshift.studies.study import sensitivity_cases
+    from earshift.studies.paper import sensitivity_cases
 
     try:
         cases = sensitivity_cases(as_protocol(protocol), reps, seed)
@@ -250,7 +250,8 @@ def study_ears(
 ) -> None:
     """Real ears: each against itself and against a random ear of every other class."""
     from earshift.engine.change import as_protocol
-    from earshift.studies.study import best_candidates, ear_cases, read_ears
+    from earshift.studies.ears import read_ears
+    from earshift.studies.paper import best_candidates, ear_cases
 
     try:
         chosen = (
@@ -297,13 +298,13 @@ def study_rules(
     the margin; calibration of P(rule met); the full audiogram after a screen. msha-sts asks the
     same of the shift as osha-sts, so its figures are the same.
     """
-    from earshift.studies import rulestudy
-    from earshift.studies.ruleresults import write_rule_results
-    from earshift.studies.study import people as draw_people
+    from earshift.studies import rules
+    from earshift.studies.ears import people as draw_people
+    from earshift.studies.rules_page import write_rule_results
 
     with _cases_of_real_ears():
         drawn = draw_people(ears, half, max(people, compared, calibration, full, frontier), seed)
-        parts = rulestudy.parts(drawn, people, compared, calibration, full, frontier, seed)
+        parts = rules.parts(drawn, people, compared, calibration, full, frontier, seed)
     frames = _run_parts(parts, out, jobs, cluster, as_json)
     command = (
         f"earshift study rules --half {half} --people {people} --compared {compared} "
@@ -336,13 +337,13 @@ def study_both(
     Threshold error against tones; verdicts and tones of screens by rule (osha-sts, niosh-15) when
     both ears changed, one did, or neither; and what the screens' belief in a tie is worth.
     """
-    from earshift.studies import pairstudy
-    from earshift.studies.pairresults import write_pair_results
+    from earshift.studies import pairs
+    from earshift.studies.pairs_page import write_pair_results
 
     with _cases_of_real_ears():
-        drawn = pairstudy.pairs(ears, half, max(people, screened, sensitivity), seed)
-        parts = pairstudy.parts(drawn, people, screened, sensitivity, seed)
-        known = pairstudy.all_pairs(ears, "tuning")
+        drawn = pairs.pairs(ears, half, max(people, screened, sensitivity), seed)
+        parts = pairs.parts(drawn, people, screened, sensitivity, seed)
+        known = pairs.all_pairs(ears, "tuning")
     frames = _run_parts(parts, out, jobs, cluster, as_json)
     command = (
         f"earshift study both --half {half} --people {people} --screened {screened} "
@@ -367,10 +368,10 @@ def study_notch(
 ) -> None:
     """Is there a notch around 3-6 kHz? Real ears with and without an added dip of 20 dB.
 
-    Share right by the number of tones, chosen actively, by BALD or at random, beside what could be
-    said if all thresholds were known.
+    How often the answer is right after each tone, with tones chosen actively, by BALD or at random,
+    beside what could be said if all thresholds were known.
     """
-    from earshift.studies.notchstudy import notch_cases, write_notch_results
+    from earshift.studies.notch import notch_cases, write_notch_results
 
     with _cases_of_real_ears():
         cases = notch_cases(ears, half, level, sloping, seed)
