@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import earshift as es
 from earshift.engine import ep, kernels
 from earshift.engine.field import Answers, Field, evidence
+from earshift.simulate.run import run
 
 Array = NDArray[np.float64]
 
@@ -29,10 +30,7 @@ def run_exam(
 ) -> Sitting:
     """Ask and answer until that many tones were told, whether the sitting is done or not."""
     listener = es.Listener(ear, seed=seed, lapse=lapse)
-    while len(sitting.trials) < tones:
-        tone = sitting.ask()
-        sitting.tell(tone, listener(tone))
-    return sitting
+    return run(sitting, listener, tones - len(sitting.trials))
 
 
 def tell_all(sitting: Sitting, trials: Iterable[es.Trial]) -> Sitting:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
+from earshift.days import as_zone, today
 from earshift.engine.refusal import Refusal
 from earshift.engine.stimulus import DEFAULT_THRESHOLD_SD_DB, Audiogram, finite
 from earshift.records import ImportedAudiogram
@@ -96,7 +96,7 @@ class Options:
             raise Refusal(f"a code is given twice in {dict(self.sentinels)!r}")
         object.__setattr__(self, "sentinels", meanings)
         if self.timezone is not None:
-            zone(self.timezone)
+            as_zone(self.timezone)
         tried = self.no_response_db_hl
         if isinstance(tried, Mapping):
             tried = {finite(f, "frequency"): level_db_hl(level) for f, level in tried.items()}
@@ -165,7 +165,7 @@ class Options:
         if local.tzinfo is None:
             if self.timezone is None:
                 raise Refusal(f"{shown(text)} names no time zone: give timezone, an IANA name")
-            local = local.replace(tzinfo=zone(self.timezone))
+            local = local.replace(tzinfo=as_zone(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
                 raise Refusal(f"{text} was skipped by the clocks of {self.timezone}")
@@ -259,18 +259,6 @@ class Collector:
             )
 
 
-def zone(name: object) -> ZoneInfo:
-    """A time zone by its IANA name."""
-    try:
-        if not isinstance(name, str):
-            raise ValueError
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError):
-        raise Refusal(
-            f"timezone must be an IANA name such as Europe/Berlin, got {name!r}"
-        ) from None
-
-
 def level_db_hl(value: object) -> float:
     """A number that can be a level."""
     number = finite(value, "a level")
@@ -326,7 +314,7 @@ def as_birth_date(text: str) -> date | None:
         born = date.fromisoformat(text if len(text) == 10 else "")
     except ValueError:
         raise Refusal(f"birth date must be such as 1970-12-31, got {shown(text)}") from None
-    if born.year < 1880 or born > datetime.now(UTC).date():
+    if born.year < 1880 or born > today("UTC"):
         raise Refusal(f"{text} cannot be a birth date")
     return born
 

@@ -16,11 +16,14 @@ from earshift.studies.run import effort_of
 
 @dataclass(frozen=True)
 class Target:
-    """Something that was asked for, and what the study reached; `rule` says of which rule."""
+    """Something that was asked for, and what the study reached; `rule` says of which rule.
+
+    `good` is None where nothing was asked for and the number stands for comparison.
+    """
 
     asked: str
     reached: str
-    good: bool
+    good: bool | None
     rule: str = ""
 
 
@@ -93,7 +96,7 @@ def target_table(targets: Sequence[Target]) -> list[str]:
                 *([target.rule] if ruled else []),
                 target.asked,
                 target.reached,
-                "yes" if target.good else "**no**",
+                {True: "yes", False: "**no**", None: ""}[target.good],
             ]
             for target in targets
         ],
