@@ -388,7 +388,7 @@ def test_a_person_without_anything_but_an_id() -> None:
     start = lines.index("Name")
     assert lines[start : start + 10] == [
         "Name", "not recorded", "Born", "not recorded", "Sex", "not recorded",
-        "Code", "not recorded", "Person", "17",
+        "Code", "not recorded", "Person no.", "17",
     ]  # fmt: skip
 
 

@@ -270,4 +270,4 @@ def _small_print(result: ResultRecord, zone: str, words: Words) -> str:
 
 
 def _listed(settings: Data) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items())
+    return ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None)
