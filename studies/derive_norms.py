@@ -51,10 +51,10 @@ OUTPUT = Path(__file__).resolve().parents[1] / "src" / "earshift" / "engine" / "
 CHANGE_SD_DB = (8.35, 8.35, 8.35, 8.35, 8.35, 10.6, 11.5)  # given as 7.8 to 8.9 up to 4 kHz
 STS_FRACTION = (0.10, 0.14)
 RETEST_DIFFERENCE_SD_DB = 6.1  # of two manual readings of an ear that did not change
-RETEST_COMMON_FRACTION = 0.3  # of that error's variance, common to the frequencies of a session
+RETEST_COMMON = 0.3  # fraction of that error's variance, common to the frequencies of a session
 JITTER_SD_DB = 3.0  # of the true difference between two days
 # "Factors affecting laterality of standard threshold shift in occupational hearing conservation
-# programs" (abstract): of the people with a standard threshold shift, this fraction in one ear only.
+# programs" (abstract): of the people with a standard threshold shift, so many in one ear only.
 ONE_EAR_FRACTION = 0.80
 # A notch exceeds its neighbours at 2 and 8 kHz by this much.
 NOTCH_DB = 10.0
@@ -202,15 +202,13 @@ def population(ears: Ears, thresholds: Array) -> dict[str, Any]:
 def change() -> dict[str, Any]:
     """How large real changes are: the scale at which the prior has the programme's spread.
 
-    A measured change is a real one (in a fraction of ears, solved so that the measured STS are as many
-    as the programme's) plus the noise of two readings.
+    A measured change is a real one (in a fraction of ears, solved so that the measured STS are as
+    many as the programme's) plus the noise of two readings.
     """
     octaves = np.log2(np.array(FREQUENCIES_HZ) / 1000.0)
     sts = np.isin(FREQUENCIES_HZ, (2000, 3000, 4000)) / 3.0
     same = np.eye(octaves.size)
-    noise = RETEST_DIFFERENCE_SD_DB**2 * (
-        (1.0 - RETEST_COMMON_FRACTION) * same + RETEST_COMMON_FRACTION
-    )
+    noise = RETEST_DIFFERENCE_SD_DB**2 * ((1.0 - RETEST_COMMON) * same + RETEST_COMMON)
     gaps = (octaves[:, None] - octaves[None, :]) ** 2
     residual = shift.RESIDUAL_SD_DB**2 * np.exp(-0.5 * gaps / shift.RESIDUAL_OCTAVES**2)
     target = float(np.mean(np.square(CHANGE_SD_DB)))
@@ -225,7 +223,7 @@ def change() -> dict[str, Any]:
         return met
 
     def programme(scale: float) -> tuple[float, float]:
-        """Share of changed ears, and mean square over the frequencies, at this scale."""
+        """Fraction of changed ears, and mean square over the frequencies, at this scale."""
         prior = shift.change_prior(scale)
         by_change = float(prior.weight @ measured_sts(scale))
         fraction = (wanted - by_noise) / (by_change - by_noise)

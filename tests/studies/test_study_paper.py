@@ -13,7 +13,7 @@ from polars.testing import assert_frame_equal
 
 import earshift as es
 from earshift.engine.change import PROTOCOLS
-from earshift.engine.norms import class_names
+from earshift.engine.norms import class_median, class_names
 from earshift.engine.stimulus import DOMAINS
 from earshift.studies import paper
 from earshift.studies.case import Ear, seed_of
@@ -326,7 +326,7 @@ def test_the_papers_design_is_every_pair_so_many_times() -> None:
         assert tuple(ear.name for ear in case.news) == class_names()
         assert case.strategies == paper.STRATEGIES
         assert case.label == "best"
-        assert dict(case.old.thresholds_db_hl) == es.norms.class_median(case.old.name)
+        assert dict(case.old.thresholds_db_hl) == class_median(case.old.name)
 
 
 def test_names_that_nobody_knows_are_refused() -> None:
