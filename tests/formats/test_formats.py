@@ -301,7 +301,7 @@ WHOLE = aux([*GOOD, *GOOD])
         (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\1\0\0\0\x09\0\2"), "AUXU1K1R' wrongly"),
         (WHOLE.replace(b"\0\1\0\0\0\x08\0\2", b"\0\2\0\0\xff\xff\0\2"), "is cut off"),
         (WHOLE.replace(b"\0\0\0\x08".ljust(56, b"\0"), b"\0\0\1\0".ljust(56, b"\0")), "do not fit"),
-        (xpt(["A", "B"], [], {"A": 65_535, "B": 65_535}, {"A", "B"}), "do not fit into a row"),
+        (xpt(["A", "B"], [], {"A": 65_535, "B": 65_535}, {"A", "B"}), "do not fit in a row"),
     ],
 )
 def test_what_is_no_transport_file_is_refused(tmp_path: Path, data: bytes, says: str) -> None:

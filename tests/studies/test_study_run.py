@@ -118,7 +118,7 @@ def test_control_c_says_so_and_leaves_a_study_that_goes_on(
         wait_until(lambda: parts_of(out), process, log)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: the workers get it too
         assert process.wait(PATIENCE) == 130, log.read_text()
-    assert f"stopped; what is finished is in {out}" in log.read_text()
+    assert f"stopped; finished cases are in {out}" in log.read_text()
     assert 0 < len(parts_of(out)) < len(CASES)
     assert_same_rows(again(out, "--jobs", "1"), unbroken)
 

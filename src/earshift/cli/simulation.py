@@ -40,7 +40,7 @@ def simulate(
         str | None, typer.Option(help="Settings: best (the default) or paper.")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15, msha-sts.")
+        str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15 or msha-sts.")
     ] = None,
     seed: Seed = 0,
     max_tones: Annotated[int, typer.Option(min=1, help="Stop undecided after so many tones.")] = 30,

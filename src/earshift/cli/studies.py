@@ -25,7 +25,7 @@ study = typer.Typer(
 )
 app.add_typer(study, name="study")
 
-Out = Annotated[Path, typer.Option(help="Folder for rows, tables and pictures; resumed if there.")]
+Out = Annotated[Path, typer.Option(help="Folder for rows, tables, pictures; resumed if it exists.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Local worker processes.")]
 Cluster = Annotated[
     str | None, typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.1:8786.")
@@ -75,12 +75,12 @@ def _run_study(
             )
     except KeyboardInterrupt:
         typer.secho(
-            f"stopped; what is finished is in {out}, and the same command goes on from there",
+            f"stopped; finished cases are in {out}, and the same command resumes from there",
             err=True,
         )
         raise typer.Exit(130) from None
     except BrokenExecutor:
-        raise fail("a worker process was killed; the same command goes on from there") from None
+        raise fail("a worker process was killed; run the same command to resume") from None
     except (ValueError, OSError) as error:
         raise fail(error) from None
     except ImportError as error:
@@ -89,7 +89,7 @@ def _run_study(
 
 @contextmanager
 def _cases_of_real_ears() -> "Iterator[None]":
-    """Around the reading of real ears: what is wrong with them is said in one line."""
+    """Around the reading of real ears: one line says what is wrong with them."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -121,7 +121,7 @@ def _finish_study(summary: dict[str, Any], out: Path, as_json: bool) -> None:
     from rich.markdown import Markdown
 
     Console().print(Markdown((out / "results.md").read_text(encoding="utf-8")))
-    typer.echo(f"All of it is in {out}")
+    typer.echo(f"Everything is in {out}")
 
 
 def _variants(
@@ -153,7 +153,7 @@ def study_paper(
         str, typer.Option(help="Comma-separated: differential, bald, uncertainty, random.")
     ] = "differential,bald,uncertainty,random",
     classes: Annotated[
-        str | None, typer.Option(help="Comma-separated hearing-loss classes; all seven if absent.")
+        str | None, typer.Option(help="Comma-separated hearing-loss classes; by default all seven.")
     ] = None,
     max_tones: Annotated[int, typer.Option(min=1, help="Tones of a screen.")] = 30,
     spread: Annotated[float, typer.Option(help="Spread of the simulated listeners, dB.")] = 3.0,
@@ -165,8 +165,8 @@ def study_paper(
     """The paper's experiment: every pair of hearing-loss classes, BADS and three baselines.
 
     Writes one row per tone (tones.parquet), the table of tones to a Bayes factor of 100 beside the
-    paper's (results.md, table.csv) and the paper's figures. Killed or stopped, the same command
-    goes on where it was.
+    paper's (results.md, table.csv) and the paper's figures. If it is stopped or killed, the same
+    command resumes where it left off.
     """
     from earshift.engine.change import as_protocol
     from earshift.studies.paper import paper_cases
@@ -219,7 +219,7 @@ def study_sensitivity(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """The paper's experiment when listeners or assumptions are others: spread, lapses, priors."""
+    """The paper's experiment with other listeners or assumptions: spread, lapses, priors."""
     from earshift.engine.change import as_protocol
     from earshift.studies.paper import sensitivity_cases
 
@@ -276,9 +276,9 @@ def study_rules(
     half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
         "held-back"
     ),
-    people: Annotated[int, typer.Option(min=1, help="Ears per condition, one a person.")] = 500,
+    people: Annotated[int, typer.Option(min=1, help="Ears per condition, one per person.")] = 500,
     compared: Annotated[
-        int, typer.Option(min=0, help="How many of them also meet the other methods.")
+        int, typer.Option(min=0, help="How many of them the other methods test too.")
     ] = 100,
     calibration: Annotated[
         int, typer.Option(min=0, help="People for calibration, four shifts each.")
@@ -359,8 +359,8 @@ def study_notch(
     half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
         "held-back"
     ),
-    level: Annotated[int, typer.Option(min=1, help="Ears that stand out nowhere.")] = 400,
-    sloping: Annotated[int, typer.Option(min=0, help="Ears with a slope, no notch.")] = 200,
+    level: Annotated[int, typer.Option(min=1, help="Ears without a slope or a notch.")] = 400,
+    sloping: Annotated[int, typer.Option(min=0, help="Ears with a slope but no notch.")] = 200,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,

@@ -158,20 +158,20 @@ class Options:
                 raise ValueError
         except ValueError:
             raise Refusal(
-                f"{shown(text)} is no date or time such as 2026-05-01 or 2026-05-01 09:30:00"
+                f"{shown(text)} is not a date or time such as 2026-05-01 or 2026-05-01 09:30:00"
             ) from None
         if not 1900 <= local.year <= 9000:
             raise Refusal(f"{shown(text)} is not between 1900 and now")
         if local.tzinfo is None:
             if self.timezone is None:
-                raise Refusal(f"{shown(text)} names no time zone: give timezone, an IANA name")
+                raise Refusal(f"{shown(text)} has no time zone: give timezone, an IANA name")
             local = local.replace(tzinfo=as_zone(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
-                raise Refusal(f"{text} was skipped by the clocks of {self.timezone}")
+                raise Refusal(f"{text} does not exist on the clocks of {self.timezone}")
         at = local.astimezone(UTC)
         if at > datetime.now(UTC):
-            raise Refusal(f"{shown(text)} lies in the future")
+            raise Refusal(f"{shown(text)} is in the future")
         return at
 
 
@@ -191,7 +191,7 @@ class Ear:
 
     def add(self, frequency_hz: float, meaning: str, level: float) -> None:
         if frequency_hz in self.seen:
-            raise Refusal(f"{frequency_hz:g} Hz comes twice")
+            raise Refusal(f"{frequency_hz:g} Hz appears twice")
         if len(self.seen) >= MAX_FREQUENCIES:
             raise Refusal(f"an ear has at most {MAX_FREQUENCIES} frequencies")
         self.seen.add(frequency_hz)
@@ -264,8 +264,8 @@ def level_db_hl(value: object) -> float:
     number = finite(value, "a level")
     if not LOWEST_DB_HL <= number <= HIGHEST_DB_HL:
         raise Refusal(
-            f"{number:g} dB HL cannot be: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL}; if it "
-            "is a code, map it"
+            f"{number:g} dB HL is not possible: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL}; "
+            "if it is a code, map it"
         )
     return number
 
@@ -273,14 +273,14 @@ def level_db_hl(value: object) -> float:
 def number_of(text: str) -> float:
     """A plain decimal number; not what only a programming language takes for one."""
     if not NUMBER.fullmatch(text.strip()):
-        raise Refusal(f"{shown(text)} is no number")
+        raise Refusal(f"{shown(text)} is not a number")
     return float(text)
 
 
 def frequency_hz(text: str) -> float:
     """A frequency of a cell, in Hz."""
     if not FREQUENCY.fullmatch(text.strip()):
-        raise Refusal(f"{shown(text)} is no frequency in Hz")
+        raise Refusal(f"{shown(text)} is not a frequency in Hz")
     return checked_frequency(float(text))
 
 
@@ -313,7 +313,7 @@ def as_birth_date(text: str) -> date | None:
     try:
         born = date.fromisoformat(text if len(text) == 10 else "")
     except ValueError:
-        raise Refusal(f"birth date must be such as 1970-12-31, got {shown(text)}") from None
+        raise Refusal(f"birth date must look like 1970-12-31, got {shown(text)}") from None
     if born.year < 1880 or born > today("UTC"):
         raise Refusal(f"{text} cannot be a birth date")
     return born

@@ -144,7 +144,7 @@ def read(path: Path | str) -> Iterator[Row]:
                     raise Refusal("it has more or fewer cells than the header")
                 yield {name: _parse(cell, known[name]) for name, cell in row.items()}
             except (KeyError, ValueError) as error:
-                raise Refusal(f"row {number} of {path} is no row of a table: {error}") from None
+                raise Refusal(f"row {number} of {path} is not a row of a table: {error}") from None
 
 
 # Rows

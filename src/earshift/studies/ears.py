@@ -41,7 +41,9 @@ def read_half(path: Path, half: str, ears: bool = False) -> tuple["pl.DataFrame"
     wanted = table.select(columns)
     bad = [name for name in numbers if not wanted[name].dtype.is_numeric()]
     if bad or any(wanted[name].null_count() for name in wanted.columns):
-        raise Refusal(f"{path.name} has cells that are no numbers; every ear needs all of them")
+        raise Refusal(
+            f"{path.name} has cells that are not numbers; every ear needs a number in every column"
+        )
     return wanted.filter(pl.col("SEQN") % 2 == HALVES[half]), frequencies
 
 

@@ -149,7 +149,7 @@ def notch_cases(path: Path, half: str, level: int, sloping: int, seed: int = 0) 
     short = [group for group, left in wanted.items() if left > 0]
     if short:
         raise Refusal(
-            f"the {half} half of {path.name} has not so many ears of the kind {', '.join(short)}: "
+            f"the {half} half of {path.name} has too few ears of the kind {', '.join(short)}: "
             "ask for fewer"
         )
     return cases

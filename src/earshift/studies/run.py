@@ -109,7 +109,7 @@ def _on_cluster(cases: Sequence[Case], address: str) -> Iterator[tuple[Case, lis
         from distributed import Client
         from distributed import as_completed as as_gathered
     except ImportError:
-        raise Refusal("a cluster needs the extra parts: pip install 'earshift[cluster]'") from None
+        raise Refusal("a cluster needs more packages: pip install 'earshift[cluster]'") from None
     try:
         client = Client(address, timeout="10s")
     except (OSError, ValueError, TimeoutError) as error:
