@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_formats import GOOD, aux, xpt
-from test_formats import nhanes as nhanes_format
 
 from earshift.engine.stimulus import Audiogram
 from earshift.formats import IMPORTS, References, read_references, sheets
+from earshift.formats import nhanes as nhanes_format
 from earshift.formats.files import guard, unguard
 from earshift.formats.references import MAX_ITEMS
+from support.surveys import GOOD, aux, xpt
 
 ZONE = {"timezone": "Europe/Berlin"}
 LONG = "person,date,ear,frequency_hz,threshold_db_hl"
