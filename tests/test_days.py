@@ -6,7 +6,6 @@ import pytest
 
 from earshift.days import (
     age_on,
-    as_zone,
     local_day,
     local_time,
     measured_at,
@@ -14,6 +13,7 @@ from earshift.days import (
     measured_or_entered_at,
     today,
     visit_day,
+    zone_info,
 )
 from earshift.records import ExamRecord, Visit
 
@@ -56,7 +56,7 @@ def test_today_is_a_day_of_the_zone() -> None:
 @pytest.mark.parametrize("name", ["Berlin", "", "../etc/passwd", None, 2])
 def test_a_zone_has_an_iana_name(name: object) -> None:
     with pytest.raises(ValueError, match="IANA name such as Europe/Berlin, got"):
-        as_zone(name)
+        zone_info(name)
 
 
 def test_age_is_in_completed_years() -> None:

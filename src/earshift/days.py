@@ -10,7 +10,7 @@ from earshift.engine.refusal import Refusal
 from earshift.records import ExamRecord, Visit
 
 
-def as_zone(name: object) -> ZoneInfo:
+def zone_info(name: object) -> ZoneInfo:
     """A time zone by its IANA name."""
     try:
         if not isinstance(name, str):
@@ -22,7 +22,7 @@ def as_zone(name: object) -> ZoneInfo:
 
 def local_time(moment: datetime, zone: str) -> datetime:
     """The moment on the clocks of a time zone."""
-    return moment.astimezone(as_zone(zone))
+    return moment.astimezone(zone_info(zone))
 
 
 def local_day(moment: datetime, zone: str) -> date:

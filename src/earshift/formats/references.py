@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 
-from earshift.days import as_zone, today
+from earshift.days import today, zone_info
 from earshift.engine.refusal import Refusal
 from earshift.engine.stimulus import DEFAULT_THRESHOLD_SD_DB, Audiogram, finite
 from earshift.records import ImportedAudiogram
@@ -96,7 +96,7 @@ class Options:
             raise Refusal(f"a code is given twice in {dict(self.sentinels)!r}")
         object.__setattr__(self, "sentinels", meanings)
         if self.timezone is not None:
-            as_zone(self.timezone)
+            zone_info(self.timezone)
         tried = self.no_response_db_hl
         if isinstance(tried, Mapping):
             tried = {finite(f, "frequency"): level_db_hl(level) for f, level in tried.items()}
@@ -165,7 +165,7 @@ class Options:
         if local.tzinfo is None:
             if self.timezone is None:
                 raise Refusal(f"{shown(text)} has no time zone: give timezone, an IANA name")
-            local = local.replace(tzinfo=as_zone(self.timezone))
+            local = local.replace(tzinfo=zone_info(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
                 raise Refusal(f"{text} does not exist on the clocks of {self.timezone}")
