@@ -15,8 +15,8 @@ from earshift.engine import notch
 from earshift.engine.answers import answers_of
 from earshift.engine.domain import DOMAINS
 from earshift.engine.notch import CENTRES_HZ, DEPTHS_DB, NotchModel, dip, parts_without
-from earshift.studies import notchstudy
-from earshift.studies.study import Ear
+from earshift.studies import notch as notchstudy
+from earshift.studies.case import Ear
 from support.helpers import HZ, MILD, NORMAL, run_exam
 
 FREQUENCIES = np.array(HZ)
@@ -188,7 +188,7 @@ def test_a_part_without_a_fixed_point_counts_for_nothing() -> None:
             sitting.tell(es.Tone(f, -10.0 if heard else 100.0), heard)
     assert 0.0 <= sitting.p_changed <= 1.0
     model = NotchModel(sitting.domain, es.NotchSettings())
-    state = model.weigh(answers_of(sitting.trials, sitting.domain))
+    state = model.assess(answers_of(sitting.trials, sitting.domain))
     assert isinstance(state.converged, bool)
     assert state.log_bf == pytest.approx(sitting.log_bf)
 

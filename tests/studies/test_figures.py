@@ -154,7 +154,7 @@ def test_a_picture_shows_its_data(tmp_path: Path) -> None:
 
 
 def test_every_strategy_of_a_study_has_a_style_of_its_own() -> None:
-    from earshift.studies.study import STRATEGIES
+    from earshift.studies.paper import STRATEGIES
 
     assert tuple(figures.STYLES) == STRATEGIES
     for position in range(3):

@@ -13,6 +13,7 @@ from earshift.engine import ep, kernels
 from earshift.engine.answers import Answers
 from earshift.engine.evidence import Rates, empty_sites, evidence, no_reference
 from earshift.engine.field import Field
+from earshift.simulate.run import run
 
 Array = NDArray[np.float64]
 
@@ -31,10 +32,7 @@ def run_exam(
 ) -> Sitting:
     """Ask and answer until that many tones were told, whether the sitting is done or not."""
     listener = es.Listener(ear, seed=seed, lapse=lapse)
-    while len(sitting.trials) < tones:
-        tone = sitting.ask()
-        sitting.tell(tone, listener(tone))
-    return sitting
+    return run(sitting, listener, tones - len(sitting.trials))
 
 
 def tell_all(sitting: Sitting, trials: Iterable[es.Trial]) -> Sitting:

@@ -55,14 +55,14 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
     kind = SUFFIXES.get(file.suffix.lower()) if kind is None else kind
     if kind not in IMPORTS:
         raise Refusal(
-            f"{file} is of no known kind; say which: {', '.join(IMPORTS)}"
+            f"{file} is of an unknown kind; say which: {', '.join(IMPORTS)}"
             if kind is None
             else f"unknown kind {kind!r}; known: {', '.join(IMPORTS)}"
         )
     try:
         how = Options(**options)
     except TypeError as error:
-        raise Refusal(f"no such option: {error}") from None
+        raise Refusal(f"unknown option: {error}") from None
     if kind == "fhir":
         return fhir.read(file, how)
     if kind == "nhanes":
@@ -124,7 +124,7 @@ def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:
     seen: set[Path] = set()
     for file in files:
         if file.resolve() in seen:
-            raise Refusal(f"{file} is given twice; its ears would count twice")
+            raise Refusal(f"{file} is given twice, which would count its ears twice")
         seen.add(file.resolve())
         formats[source].check(file)
     sizes = [file.stat().st_size for file in files]

@@ -130,21 +130,21 @@ def _parse(path: Path) -> Json:
     except RecursionError:
         raise Refusal(f"{path} is nested too deeply for a FHIR file") from None
     except ValueError as error:
-        raise Refusal(f"{path} is not sound JSON: {error}") from None
+        raise Refusal(f"{path} is not valid JSON: {error}") from None
     if not isinstance(data, dict):
-        raise Refusal(f"{path} is no FHIR resource but a JSON {type(data).__name__}")
+        raise Refusal(f"{path} is not a FHIR resource but a JSON {type(data).__name__}")
     return data
 
 
 def _no_number(text: str) -> float:
-    raise Refusal(f"{text} is no number in JSON")
+    raise Refusal(f"{text} is not a number in JSON")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> Json:
     data: Json = {}
     for name, value in pairs:
         if name in data:
-            raise Refusal(f"the key {shown(name)} comes twice in one object")
+            raise Refusal(f"the key {shown(name)} appears twice in one object")
         data[name] = value
     return data
 
@@ -300,9 +300,7 @@ def _read_panel(
         elif (own := _local(part.get("code"), "code")) in spread:
             spread[own] = _decibels(_object(part.get("valueQuantity"), "valueQuantity"))
         elif _object(part.get("valueQuantity"), "valueQuantity").get("code") == "dB":
-            raise Refusal(
-                f"a value in dB under a code that is not known: {shown(part.get('code'))}"
-            )
+            raise Refusal(f"a value in dB under an unknown code: {shown(part.get('code'))}")
     person = _person(panel, bundle)
     source = f"{file}, FHIR"
     if method := _words(panel.get("method"), "method"):
@@ -339,7 +337,7 @@ def _require_air(observation: Json) -> None:
         return
     words = _words(observation["method"], "method").casefold()
     if not any(m in words for m in METHODS) or any(m in words for m in OTHER_METHODS):
-        raise Refusal(f"the method {shown(words)} is not known to be of pure tones by air")
+        raise Refusal(f"the method {shown(words)} is not known to be pure-tone air conduction")
 
 
 def _require_same_sitting(member: Json, panel: Json, at: datetime | None, options: Options) -> None:
@@ -350,7 +348,7 @@ def _require_same_sitting(member: Json, panel: Json, at: datetime | None, option
         raise Refusal("a member belongs to another person than the panel")
     own = _measured_at(member, options)
     if own is not None and at is not None and abs(own - at) > timedelta(days=1):
-        raise Refusal("a member was measured more than a day from the panel")
+        raise Refusal("a member was measured more than a day before or after the panel")
 
 
 def _measured_at(observation: Json, options: Options) -> datetime | None:
@@ -370,7 +368,7 @@ def _value(part: Json, frequency_hz: float, options: Options) -> tuple[str, floa
     absent = part.get("dataAbsentReason")
     if absent is not None:
         if values:
-            raise Refusal("it has both a value and a reason why there is none")
+            raise Refusal("it has both a value and a reason for having none")
         words = _words(absent, "dataAbsentReason").casefold()
         if NO_RESPONSE in words:
             return NO_RESPONSE, options.tried(frequency_hz)

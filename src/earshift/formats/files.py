@@ -26,11 +26,11 @@ def check_size(path: Path, most: int) -> None:
     size = path.stat().st_size
     if size > most:
         raise Refusal(
-            f"{path} has {size / 1e6:.0f} MB; at most {most / 1e6:.0f} MB are read: split it"
+            f"{path} is {size / 1e6:.0f} MB; at most {most / 1e6:.0f} MB are read: split it"
         )
     with path.open("rb") as file:
         if file.read(4).startswith((GZIP, ZIP)):
-            raise Refusal(f"{path} is packed (gzip or zip); unpack it first")
+            raise Refusal(f"{path} is compressed (gzip or zip); decompress it first")
 
 
 def decode(path: Path, data: bytes) -> str:
@@ -40,7 +40,7 @@ def decode(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
     if "\0" in text:
-        raise Refusal(f"{path} has null bytes: it is no text file in UTF-8")
+        raise Refusal(f"{path} has null bytes: it is not a text file in UTF-8")
     return text
 
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
+from earshift.days import today, zone_info
 from earshift.engine.audiogram import DEFAULT_THRESHOLD_SD_DB, Audiogram
 from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
@@ -97,7 +97,7 @@ class Options:
             raise Refusal(f"a code is given twice in {dict(self.sentinels)!r}")
         object.__setattr__(self, "sentinels", meanings)
         if self.timezone is not None:
-            zone(self.timezone)
+            zone_info(self.timezone)
         tried = self.no_response_db_hl
         if isinstance(tried, Mapping):
             tried = {finite(f, "frequency"): level_db_hl(level) for f, level in tried.items()}
@@ -159,20 +159,20 @@ class Options:
                 raise ValueError
         except ValueError:
             raise Refusal(
-                f"{shown(text)} is no date or time such as 2026-05-01 or 2026-05-01 09:30:00"
+                f"{shown(text)} is not a date or time such as 2026-05-01 or 2026-05-01 09:30:00"
             ) from None
         if not 1900 <= local.year <= 9000:
             raise Refusal(f"{shown(text)} is not between 1900 and now")
         if local.tzinfo is None:
             if self.timezone is None:
-                raise Refusal(f"{shown(text)} names no time zone: give timezone, an IANA name")
-            local = local.replace(tzinfo=zone(self.timezone))
+                raise Refusal(f"{shown(text)} has no time zone: give timezone, an IANA name")
+            local = local.replace(tzinfo=zone_info(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
-                raise Refusal(f"{text} was skipped by the clocks of {self.timezone}")
+                raise Refusal(f"{text} does not exist on the clocks of {self.timezone}")
         at = local.astimezone(UTC)
         if at > datetime.now(UTC):
-            raise Refusal(f"{shown(text)} lies in the future")
+            raise Refusal(f"{shown(text)} is in the future")
         return at
 
 
@@ -192,7 +192,7 @@ class Ear:
 
     def add(self, frequency_hz: float, meaning: str, level: float) -> None:
         if frequency_hz in self.seen:
-            raise Refusal(f"{frequency_hz:g} Hz comes twice")
+            raise Refusal(f"{frequency_hz:g} Hz appears twice")
         if len(self.seen) >= MAX_FREQUENCIES:
             raise Refusal(f"an ear has at most {MAX_FREQUENCIES} frequencies")
         self.seen.add(frequency_hz)
@@ -260,25 +260,13 @@ class Collector:
             )
 
 
-def zone(name: object) -> ZoneInfo:
-    """A time zone by its IANA name."""
-    try:
-        if not isinstance(name, str):
-            raise ValueError
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError):
-        raise Refusal(
-            f"timezone must be an IANA name such as Europe/Berlin, got {name!r}"
-        ) from None
-
-
 def level_db_hl(value: object) -> float:
     """A number that can be a level."""
     number = finite(value, "a level")
     if not LOWEST_DB_HL <= number <= HIGHEST_DB_HL:
         raise Refusal(
-            f"{number:g} dB HL cannot be: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL}; if it "
-            "is a code, map it"
+            f"{number:g} dB HL is not possible: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL}; "
+            "if it is a code, map it"
         )
     return number
 
@@ -286,14 +274,14 @@ def level_db_hl(value: object) -> float:
 def number_of(text: str) -> float:
     """A plain decimal number; not what only a programming language takes for one."""
     if not NUMBER.fullmatch(text.strip()):
-        raise Refusal(f"{shown(text)} is no number")
+        raise Refusal(f"{shown(text)} is not a number")
     return float(text)
 
 
 def frequency_hz(text: str) -> float:
     """A frequency of a cell, in Hz."""
     if not FREQUENCY.fullmatch(text.strip()):
-        raise Refusal(f"{shown(text)} is no frequency in Hz")
+        raise Refusal(f"{shown(text)} is not a frequency in Hz")
     return checked_frequency(float(text))
 
 
@@ -326,8 +314,8 @@ def as_birth_date(text: str) -> date | None:
     try:
         born = date.fromisoformat(text if len(text) == 10 else "")
     except ValueError:
-        raise Refusal(f"birth date must be such as 1970-12-31, got {shown(text)}") from None
-    if born.year < 1880 or born > datetime.now(UTC).date():
+        raise Refusal(f"birth date must look like 1970-12-31, got {shown(text)}") from None
+    if born.year < 1880 or born > today("UTC"):
         raise Refusal(f"{text} cannot be a birth date")
     return born
 

@@ -152,7 +152,7 @@ class _Sheet:
                 for (ear, frequency), place in tones.items():
                     self._read(ears[ear], frequency, row[place], None, f"{ear} {frequency:g} Hz: ")
                 if all(readings.empty for readings in ears.values()):
-                    raise Refusal("there is no threshold in it")
+                    raise Refusal("it has no threshold")
                 flags = {ear: self._is_baseline(row, ear) for ear in EARS}
                 items = {
                     ear: self._item(who, ear, readings, flags[ear])
@@ -202,7 +202,7 @@ class _Sheet:
                 if group.bad_row is not None:
                     raise Refusal(f"row {group.bad_row} of the same audiogram is rejected")
                 if group.readings.empty:
-                    raise Refusal("there is no threshold in this audiogram")
+                    raise Refusal("this audiogram has no threshold")
                 item = self._item(group.who, group.ear, group.readings, None)
             except ValueError as error:
                 for number in group.rows:
@@ -297,11 +297,11 @@ def _rows(path: Path) -> Iterator[list[str]]:
             while line := file.readline(MAX_LINE):
                 if len(line) == MAX_LINE:
                     raise Refusal(
-                        f"{path} has a line of more than {MAX_LINE:,} characters: it is no table "
-                        "of audiograms"
+                        f"{path} has a line of more than {MAX_LINE:,} characters: it is not a "
+                        "table of audiograms"
                     )
                 if "\0" in line:
-                    raise Refusal(f"{path} has null bytes: it is no text file in UTF-8")
+                    raise Refusal(f"{path} has null bytes: it is not a text file in UTF-8")
                 yield line
 
         try:
@@ -312,7 +312,7 @@ def _rows(path: Path) -> Iterator[list[str]]:
         except UnicodeDecodeError as error:
             raise not_utf8(path, error) from None
         except csv.Error as error:
-            raise Refusal(f"{path} is not a sound CSV file: {error}") from None
+            raise Refusal(f"{path} is not a valid CSV file: {error}") from None
 
 
 def _numbered(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:

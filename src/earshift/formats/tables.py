@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
-from zoneinfo import ZoneInfo
 
+from earshift.days import age_on, local_day, measured_at
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
 from earshift.formats.files import guard, unguard, whole_folder
@@ -144,7 +144,7 @@ def read(path: Path | str) -> Iterator[Row]:
                     raise Refusal("it has more or fewer cells than the header")
                 yield {name: _parse(cell, known[name]) for name, cell in row.items()}
             except (KeyError, ValueError) as error:
-                raise Refusal(f"row {number} of {path} is no row of a table: {error}") from None
+                raise Refusal(f"row {number} of {path} is not a row of a table: {error}") from None
 
 
 # Rows
@@ -234,7 +234,7 @@ def _thresholds(visit: VisitBundle, bundle: ExamBundle) -> Iterator[Row]:
     if exam.kind == "audiogram":
         audiogram = Audiogram.from_dict(exam.design)
         common |= {
-            "measured_at": exam.measured_at,
+            "measured_at": measured_at(exam, visit.visit),
             "sd_db": audiogram.sd_db,
             "method_offset_db": audiogram.method_offset_db,
         }
@@ -259,7 +259,7 @@ def _thresholds(visit: VisitBundle, bundle: ExamBundle) -> Iterator[Row]:
             above = one.get("censored") == "above"
             yield {
                 **common,
-                "measured_at": visit.visit.started_at,
+                "measured_at": measured_at(exam, visit.visit),
                 "frequency_hz": one["frequency_hz"],
                 "threshold_db_hl": None if one.get("censored") else one["level_db_hl"],
                 "no_response": above,
@@ -280,9 +280,7 @@ def age_at(visit: VisitBundle) -> int | None:
         if not measured:
             return None
         at = measured[0]
-    day = at.astimezone(ZoneInfo(visit.visit.zone)).date()
-    years = day.year - born.year - ((day.month, day.day) < (born.month, born.day))
-    return min(max(years, 0), OLDEST)
+    return min(max(age_on(born, local_day(at, visit.visit.zone)), 0), OLDEST)
 
 
 def _json(value: Any) -> str | None:

@@ -65,7 +65,9 @@ class Xpt:
 
             first = file.read(RECORD)
             if first.startswith(b"HEADER RECORD*******LIBV8"):
-                raise Refusal(f"{path} is a SAS transport file of version 8; only 5 is read")
+                raise Refusal(
+                    f"{path} is a SAS transport file of version 8; only version 5 is read"
+                )
             if not first.startswith(HEADER % b"LIBRARY"):
                 start = f"begins with {first[:20]!r}" if first else "is empty"
                 raise Refusal(f"{path} is not a SAS transport (XPT) file: it {start}")
@@ -84,7 +86,7 @@ class Xpt:
         )
         row_length = sum(v.length for v in variables)
         if row_length > MAX_ROW or any(v.position + v.length > row_length for v in variables):
-            raise Refusal(f"{path} is damaged: its variables do not fit into a row")
+            raise Refusal(f"{path} is damaged: its variables do not fit in a row")
         # The last record is padded with blanks, which may be as long as several short rows.
         blanks = len(tail) - len(tail.rstrip(b" "))
         n_rows = math.ceil((size - start_of_rows - blanks) / row_length)
