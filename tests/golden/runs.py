@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from golden.common import plain, without_clock, without_folder, without_sentences
 
-FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
+FIXTURES = Path(__file__).resolve().parents[1] / "store" / "fixtures"
 SETTINGS = {"COLUMNS": "200", "EARSHIFT_AUTHOR": "mh", "EARSHIFT_TIMEZONE": "Europe/Berlin"}
 AUDIOGRAMS = """person,date,left_500,left_1000,left_2000,left_3000,left_4000,left_6000,\
 right_500,right_1000,right_2000,right_3000,right_4000,right_6000
