@@ -49,10 +49,12 @@ def _cholesky(cov: Sequence[Sequence[float]]) -> Array:
     """The lower triangular root in plain numbers: every fit starts from it, anywhere alike."""
     size = len(cov)
     root = np.zeros((size, size))
-    for j in range(size):
-        for k in range(j + 1):
-            rest = cov[j][k] - sum(float(root[j, i] * root[k, i]) for i in range(k))
-            root[j, k] = math.sqrt(rest) if j == k else rest / root[k, k]
+    for k in range(size):
+        for j in range(k, size):
+            rest = cov[j][k]
+            for i in range(k):
+                rest -= root[j, i] * root[k, i]
+            root[j, k] = math.sqrt(rest) if j == k else rest * (1.0 / root[k, k])
     return root
 
 
