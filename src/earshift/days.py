@@ -3,11 +3,10 @@
 All stored times are UTC. A day is that of a time zone, by its IANA name: a visit's own, as a rule.
 """
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from zoneinfo import ZoneInfo
 
 from earshift.engine.refusal import Refusal
-from earshift.records import ExamRecord, Visit
 
 
 def zone_info(name: object) -> ZoneInfo:
@@ -17,7 +16,7 @@ def zone_info(name: object) -> ZoneInfo:
             raise ValueError
         return ZoneInfo(name)
     except (ValueError, OSError, KeyError):
-        raise Refusal(f"a time zone has an IANA name such as Europe/Berlin, got {name!r}") from None
+        raise Refusal("a time zone has an IANA name such as Europe/Berlin", got=name) from None
 
 
 def local_time(moment: datetime, zone: str) -> datetime:
@@ -36,32 +35,11 @@ def today(zone: str | None = None) -> date:
     return now.astimezone().date() if zone is None else local_day(now, zone)
 
 
-def visit_day(visit: Visit) -> date:
-    """The local day of a visit."""
-    return local_day(visit.started_at, visit.zone)
+def noon(day: date, zone: str) -> datetime:
+    """The moment that stands for a day of which nobody knows the hour."""
+    return datetime.combine(day, time(12), zone_info(zone))
 
 
 def age_on(born: date, day: date) -> int:
     """Completed years of age on a day; below zero when the day is before the birth."""
     return day.year - born.year - ((day.month, day.day) < (born.month, born.day))
-
-
-def measured_at(record: ExamRecord, visit: Visit) -> datetime | None:
-    """When the ear was measured; None of an imported audiogram that does not say."""
-    if record.measured_at is None and record.kind != "audiogram":
-        return visit.started_at
-    return record.measured_at
-
-
-def measured_on(record: ExamRecord, visit: Visit) -> date | None:
-    """The local day on which the ear was measured; None of an audiogram that does not say."""
-    at = measured_at(record, visit)
-    return None if at is None else local_day(at, visit.zone)
-
-
-def measured_or_entered_at(record: ExamRecord, visit: Visit) -> datetime:
-    """When the ear was measured, or when an audiogram without a date was entered.
-
-    For putting records in order, never for saying a date.
-    """
-    return measured_at(record, visit) or visit.started_at

@@ -6,8 +6,9 @@ or a deadline needs in local time is worked out from the visit's zone.
 
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
+from earshift.days import local_day
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
 
 TRIAL_KINDS = ("tone", "catch", "practice")
@@ -25,11 +26,14 @@ class Person:
 
     id: int
     code: str | None = None
+    """The clinic's own number for this person, nobody else's."""
     name: str | None = None
     birth_date: date | None = None
     sex: str | None = None
     created_at: datetime | None = None
+    """When the person was first stored, UTC."""
     erased_at: datetime | None = None
+    """When the identity was erased, UTC; None while it is known."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,13 @@ class Device:
 
     id: int
     name: str
-    transducer: str = "unknown"  # one of TRANSDUCERS
+    """What the clinic calls it, such as "booth 1"."""
+    transducer: str = "unknown"
+    """One of `earshift.engine.values.TRANSDUCERS`."""
     model: str = ""
     serial: str = ""
     fingerprint: dict[str, Any] = field(default_factory=dict)
+    """Of a device that plays through a browser; empty for an audiometer by hand."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +62,38 @@ class Calibration:
     id: int
     device_id: int
     done_on: date
+    """The local day it was made."""
     due_on: date
+    """The last day it is good for."""
     laboratory: str
+    """Who made it; of a biological check, whose ears."""
     coupler: str
-    kind: str = "acoustic"  # acoustic, exhaustive or biological
+    """What the earphone was measured on, such as "IEC 60318-1"."""
+    kind: str = "acoustic"
+    """acoustic, exhaustive, or biological: a daily check with a known listener's ears."""
     table: dict[str, Any] = field(default_factory=dict)
+    """What was measured: sound pressure at full scale in dB SPL and RETSPL for each ear and
+    frequency, or the deviations of a biological check in dB."""
 
 
 @dataclass(frozen=True)
 class Visit:
-    """One sitting of one person: when, where, how, with what."""
+    """One visit of one person: when, where, how, with what."""
 
     id: int
     person_id: int
     started_at: datetime
-    zone: str  # IANA name of the site's time zone
-    mode: str  # one of VISIT_MODES
+    """UTC"""
+    zone: str
+    """IANA name of the site's time zone: it says which local day the visit was on."""
+    mode: str
+    """One of VISIT_MODES: who presents the tones and takes the answers."""
     author: str
+    """Who opened it."""
     device_id: int | None = None
+    """What the tones are played on; None for a device that is not listed."""
     checklist: dict[str, Any] = field(default_factory=dict)
+    """What was checked before: quiet hours, otoscopy, instruction and the like."""
 
 
 @dataclass(frozen=True)
@@ -86,15 +106,24 @@ class ExamRecord:
 
     id: int
     visit_id: int
-    ear: str  # one of EARS
-    kind: str  # one of EXAM_KINDS
-    state: str  # one of EXAM_STATES
+    ear: str
+    """One of `earshift.engine.values.EARS`."""
+    kind: str
+    """One of EXAM_KINDS."""
+    state: str
+    """One of EXAM_STATES, the newest."""
     design: dict[str, Any]
+    """All settings that the exam or screen is rebuilt from, its seed and reference included."""
     engine_version: str
+    """The version of earshift that opened it."""
     reference_exam_id: int | None = None
-    measured_at: datetime | None = None  # of an imported audiogram: when it was taken
-    source: str = ""  # of an imported audiogram: file, system, method
-    delivery: dict[str, Any] = field(default_factory=dict)  # how it was given: delivery.Delivery
+    """Of a screen: the exam or audiogram it is compared with."""
+    measured_at: datetime | None = None
+    """Of an imported audiogram: when it was taken, UTC; None if nobody knows."""
+    source: str = ""
+    """Of an imported audiogram: file, system, method."""
+    delivery: dict[str, Any] = field(default_factory=dict)
+    """How it is given: `earshift.devices.delivery.Delivery.to_dict()`."""
 
     @property
     def unit(self) -> str:
@@ -103,9 +132,32 @@ class ExamRecord:
         return HEARING_LEVEL if domain is None else str(domain["intensity"]["unit"])
 
     @property
+    def continues(self) -> int | None:
+        """Of a full exam that goes on from a screen: the screen's id."""
+        return self.delivery.get("continues")
+
+    @property
     def relative(self) -> bool:
         """Whether its levels are those of an uncalibrated device, and so no dB HL."""
         return self.unit == RELATIVE_LEVEL
+
+
+def measured_at(exam: ExamRecord, visit: Visit) -> datetime | None:
+    """When the ear was measured; None for an audiogram that came without a date."""
+    if exam.measured_at is None and exam.kind != "audiogram":
+        return visit.started_at
+    return exam.measured_at
+
+
+def measured_on(exam: ExamRecord, visit: Visit) -> date | None:
+    """The local day on which the ear was measured, or None as above."""
+    at = measured_at(exam, visit)
+    return None if at is None else local_day(at, visit.zone)
+
+
+def visit_day(visit: Visit) -> date:
+    """The local day of a visit."""
+    return local_day(visit.started_at, visit.zone)
 
 
 @dataclass(frozen=True)
@@ -114,17 +166,25 @@ class TrialRecord:
 
     id: int
     exam_id: int
-    number: int  # 1, 2, ... in the order of presentation, voided ones included
-    kind: str  # one of TRIAL_KINDS; practice never enters the likelihood
+    number: int
+    """1, 2, ... in the order of presentation, those that were voided included."""
+    kind: str
+    """One of TRIAL_KINDS; practice never enters the likelihood."""
     ear: str
     frequency_hz: float
-    asked_db_hl: float | None  # of a catch trial: none
+    asked_db_hl: float | None
+    """The level that was asked for, in dB HL or in the exam's relative dB; of a catch trial none"""
     played_db_hl: float | None
+    """The level that was played, in the same unit: this one counts."""
     heard: bool
     at: datetime
+    """When it was answered, UTC."""
     author: str
+    """Who answered or took the answer down."""
     reaction_ms: float | None = None
+    """From the onset of the tone to the press, in milliseconds."""
     voided_at: datetime | None = None
+    """When it was taken back, UTC; None while it counts."""
     voided_by: str | None = None
     void_reason: str | None = None
 
@@ -135,10 +195,49 @@ class Press:
 
     id: int
     exam_id: int
-    number: int  # of the presentation it came in or before
+    number: int
+    """Of the presentation it came in or before."""
     at: datetime
+    """UTC"""
     author: str
-    after_onset_ms: float | None = None  # none before the first tone
+    after_onset_ms: float | None = None
+    """Milliseconds after the onset of that tone, negative before it; None before the first."""
+
+
+class TrialCounts(NamedTuple):
+    """How many trials an exam has and how many of them are void.
+
+    Every answer makes the first one larger and every answer that is taken back the second, so that
+    the pair says whether a program still knows the exam that it is about to answer.
+    """
+
+    trials: int
+    void: int
+
+
+@dataclass(frozen=True)
+class ExamSnapshot:
+    """All that a session of an exam is made from, of one moment."""
+
+    exam: ExamRecord
+    trials: tuple[TrialRecord, ...]
+    """In order of presentation, those that were taken back included."""
+    presses: int
+    """Presses of the button outside every response window."""
+    carried: tuple[TrialRecord, ...]
+    """Of a full exam that goes on from a screen: the screen's trials."""
+    opened_at: datetime | None
+    """When it was begun, or gone on with after a break; an audiogram never was."""
+    of_visit: tuple[int, ...]
+    """Ids of the visit's exams that have trials, this one among them, in the order they began."""
+    version: int
+    """How many rows make up the exam. Rows are only added, so that every change shows."""
+
+    @property
+    def counts(self) -> TrialCounts:
+        """What the next answer is an answer to."""
+        void = sum(trial.voided_at is not None for trial in self.trials)
+        return TrialCounts(len(self.trials), void)
 
 
 @dataclass(frozen=True)
@@ -147,9 +246,12 @@ class Baseline:
 
     id: int
     person_id: int
-    ear: str  # one of EARS
+    ear: str
+    """One of `earshift.engine.values.EARS`."""
     exam_id: int
+    """The full exam or audiogram that was chosen."""
     at: datetime
+    """When it was chosen, UTC."""
     author: str
     reason: str
 
@@ -166,11 +268,16 @@ class ResultRecord:
     id: int
     exam_id: int
     at: datetime
+    """UTC"""
     author: str
     shown: dict[str, Any]
-    settings: dict[str, Any]  # the exam's whole design when the result was made
+    """As above; the same as `earshift.clinic.view.ExamView.to_result()` gave then."""
+    settings: dict[str, Any]
+    """The exam's whole design when the result was made."""
     engine_version: str
+    """The version of earshift that made it."""
     trials_sha256: str
+    """Fingerprint of the trials it was made from."""
 
 
 @dataclass(frozen=True)
@@ -180,10 +287,13 @@ class Note:
     id: int
     person_id: int
     at: datetime
+    """UTC"""
     author: str
     text: str
     visit_id: int | None = None
+    """Of a note about one visit, or about an exam of it."""
     exam_id: int | None = None
+    """Of a note about one exam."""
 
 
 @dataclass(frozen=True)
@@ -194,9 +304,12 @@ class AuditEntry:
     at: datetime
     author: str
     action: str
-    subject: str  # table:id
+    """add, void, correct, view, sign in and the like."""
+    subject: str
+    """Which row: table:id."""
     reason: str = ""
     details: dict[str, Any] = field(default_factory=dict)
+    """What else there is to know, never a name."""
 
 
 @dataclass(frozen=True)
@@ -205,8 +318,11 @@ class ExamBundle:
 
     exam: ExamRecord
     trials: tuple[TrialRecord, ...] = ()
+    """In order, voided ones flagged."""
     results: tuple[ResultRecord, ...] = ()
+    """Newest last."""
     reference: ExamRecord | None = None
+    """Of a screen: what it was compared with."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +333,10 @@ class VisitBundle:
     visit: Visit
     exams: tuple[ExamBundle, ...]
     device: Device | None = None
-    calibration: Calibration | None = None  # the one in force at the visit
+    calibration: Calibration | None = None
+    """Of the device: the one in force on the day of the visit."""
     notes: tuple[Note, ...] = ()
+    """About the visit and its exams, oldest first."""
 
 
 @dataclass(frozen=True)
@@ -229,10 +347,15 @@ class ImportedAudiogram:
     """
 
     code: str
-    ear: str  # one of EARS
+    """The clinic's number of the person."""
+    ear: str
+    """One of `earshift.engine.values.EARS`."""
     audiogram: dict[str, Any]
-    measured_at: datetime | None = None  # unknown in many research files
-    source: str = ""  # file, system, method
+    """Thresholds in dB HL by frequency in Hz, and where nothing was heard."""
+    measured_at: datetime | None = None
+    """UTC; unknown in many research files."""
+    source: str = ""
+    """File, system, method."""
     name: str | None = None
     birth_date: date | None = None
     sex: str | None = None

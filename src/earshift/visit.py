@@ -2,6 +2,7 @@
 
 from earshift.clinic.people import *  # noqa: F403
 from earshift.clinic.plan import *  # noqa: F403
+from earshift.clinic.practice import *  # noqa: F403
 from earshift.clinic.rebuild import *  # noqa: F403
 from earshift.clinic.references import *  # noqa: F403
 from earshift.clinic.session import *  # noqa: F403

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from earshift.cli import app
 from earshift.cli.database import EXIT_CODES, NOT_FINISHED, STORE_TROUBLE
-from earshift.clinic.rebuild import live_trials
 from earshift.store import Store
+from earshift.store.trials import live_trials
 
 Run = Callable[..., Any]
 AUDIOGRAMS = """person,date,left_500,left_1000,left_2000,left_3000,left_4000,left_6000,\
@@ -98,14 +98,14 @@ def test_a_person_from_adding_to_correcting(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["add", "--code", "A1"], "is person 1's already"),
+        (["add", "--code", "A1"], "is person 1's already, got 'A1'"),
         (["add", "--born", "03.02.1980"], "written YYYY-MM-DD, got '03.02.1980'"),
         (["add", "--born", "2980-01-01"], "not before 1880-01-01 and not in the future"),
         (["add", "--born", "1980-02-30"], "written YYYY-MM-DD"),
         (["add", "--sex", "f"], "must be one of female, male"),
         (["add", "--name", "a\x00b"], "cannot be stored"),
         (["add", "--author", " "], "author must not be empty"),
-        (["show", "B9"], "nobody has the id or code 'B9'"),
+        (["show", "B9"], "nobody has this id or code, got 'B9'; `earshift person list`"),
         (["show", "99"], "there is no person 99"),
         (["correct", "A1", "--reason", "x"], "nothing to correct"),
         (["correct", "A1", "--reason", " ", "--name", "x"], "reason must not be empty"),
@@ -159,7 +159,7 @@ def test_an_exam_at_the_keyboard(run: Run, person: int, db: Path) -> None:
     assert output.count("please answer") == 2  # banana, and Enter
     assert "answer 3 taken back" in output
     assert "Paused; every answer is kept." in output
-    assert "Go on by: earshift resume 1" in output
+    assert "Go on with: earshift resume 1" in output
     assert stored(db, 1) == [("practice", True), ("tone", True), ("tone", True), ("tone", True)]
     with Store.open(db) as store:
         assert store.exam(1).state == "paused"
@@ -262,7 +262,7 @@ def test_the_examiner_may_end_early(run: Run, person: int, db: Path) -> None:
     with Store.open(db) as store:
         assert store.exam(1).state == "abandoned"
         assert store.results(1)[0].shown["complete"] is False
-    assert "1: it is abandoned" in run("screen", "A1", "--ear", "left", code=2)
+    assert "exam 1: it is abandoned" in run("screen", "A1", "--ear", "left", code=2)
 
 
 def test_both_ears_of_a_day_share_a_visit(run: Run, person: int) -> None:
@@ -276,7 +276,8 @@ def test_both_ears_of_a_day_share_a_visit(run: Run, person: int) -> None:
 def test_an_unfinished_exam_is_not_forgotten(run: Run, person: int) -> None:
     run("exam", "A1", "--ear", "right", code=NOT_FINISHED)
     refusal = run("exam", "A1", "--ear", "right", code=2)
-    assert "exam 1 of this ear is not finished" in refusal
+    assert "exam 1 of the right ear is not finished" in refusal
+    assert "--set-aside" in refusal
     assert "earshift resume 1" in refusal
     run("exam", "A1", "--ear", "left", code=NOT_FINISHED)
     run("exam", "A1", "--ear", "right", "--simulate", "mild", "--tones", 2)  # no real person's
@@ -290,7 +291,7 @@ def test_an_unfinished_exam_is_not_forgotten(run: Run, person: int) -> None:
     ("arguments", "words"),
     [
         (["exam", "A1", "--ear", "both"], "ear must be right or left"),
-        (["exam", "B2", "--ear", "right"], "nobody has the id or code"),
+        (["exam", "B2", "--ear", "right"], "nobody has this id or code"),
         (["exam", "A1", "--ear", "right", "--cap", "120"], "at most 90 dB HL"),
         (["exam", "A1", "--ear", "right", "--cap", "nan"], "must be finite"),
         (["exam", "A1", "--ear", "right", "--cap", "-20"], "leave no tone to play"),
@@ -300,9 +301,12 @@ def test_an_unfinished_exam_is_not_forgotten(run: Run, person: int) -> None:
             "a time zone has a name such as",
         ),
         (["exam", "A1", "--ear", "right", "--device", "9"], "there is no device 9"),
-        (["screen", "A1", "--ear", "left", "--rule", "osha"], "unknown rule 'osha'"),
+        (["screen", "A1", "--ear", "left", "--rule", "osha"], "the rule is not one of osha-sts"),
         (["screen", "A1", "--ear", "left", "--rule", "asha-1994"], "not verified"),
-        (["screen", "A1", "--ear", "left", "--protocol", "b"], "unknown protocol 'b'"),
+        (
+            ["screen", "A1", "--ear", "left", "--protocol", "b"],
+            "the protocol is not one of paper, best, got 'b'",
+        ),
         (["screen", "A1", "--ear", "left", "--rule", "osha-sts", "--protocol", "best"], "not both"),
         (["screen", "A1", "--ear", "left", "--reference", "1"], "ears are never mixed"),
         (["screen", "A1", "--ear", "left", "--reference", "99"], "there is no exam 99"),
@@ -312,7 +316,7 @@ def test_an_unfinished_exam_is_not_forgotten(run: Run, person: int) -> None:
         (["report", "1", "--out", "x.doc"], ".html or .pdf"),
         (["report", "1", "--out", "x.pdf", "--paper", "a3"], "a3"),
         (["report", "1", "--out", "/nowhere/x.html"], "No such file"),
-        (["export", "--format", "xml", "--out", "x"], "unknown kind 'xml'"),
+        (["export", "--format", "xml", "--out", "x"], "the kind is not one of csv"),
         (["export", "--format", "fhir", "--out", "/nowhere/x"], "there is no folder"),
         (["export", "--format", "csv", "--out", "x", "--person", "Z"], "nobody has"),
     ],
@@ -367,10 +371,12 @@ def test_an_audiometer_and_its_calibration(run: Run, person: int, db: Path) -> N
     given = ("device", "calibrated", 1, "--laboratory", "Lab", "--coupler", "IEC 60318-4")
     run(*given, "--done", "2020-01-01", "--due", "2021-01-01")
     assert "expired" in run("device", "list")
-    today = f"{datetime.now().astimezone():%Y-%m-%d}"
-    assert "calibrated until 2999-01-01" in run(*given, "--done", today, "--due", "2999-01-01")
+    now = datetime.now().astimezone().date()
+    today, soon = f"{now}", f"{now + timedelta(days=365)}"
+    assert f"calibrated until {soon}" in run(*given, "--done", today, "--due", soon)
     (listed,) = json.loads(run("device", "list", "--json"))
     assert (listed["state"], listed["calibration"]["coupler"]) == ("calibrated", "IEC 60318-4")
+    run("device", "check", 1, "--listener", "mh", "--right", "1000=0", "--left", "1000=-5")
     run("exam", "A1", "--ear", "right", "--device", 1, code=NOT_FINISHED)
     with Store.open(db) as store:
         bundle = store.visit_bundle(1)
@@ -379,6 +385,7 @@ def test_an_audiometer_and_its_calibration(run: Run, person: int, db: Path) -> N
     for wrong, words in (
         (("--done", "2999-01-01", "--due", "2999-01-02"), "not in the future"),
         (("--done", "2020-01-02", "--due", "2020-01-01"), "cannot be due before"),
+        (("--done", "2020-01-01", "--due", "2022-01-04"), "due within two years"),
         (("--done", "1.1.2020", "--due", "2021-01-01"), "written YYYY-MM-DD"),
         (("--done", "2020-01-01", "--due", "2021-01-01", "--kind", "yes"), "kind must be one of"),
         (("--done", "2020-01-01", "--due", "2021-01-01", "--coupler", " "), "must not be empty"),
@@ -387,6 +394,42 @@ def test_an_audiometer_and_its_calibration(run: Run, person: int, db: Path) -> N
     assert "transducer must be one of" in run(
         "device", "add", "--name", "x", "--transducer", "bone", code=2
     )
+
+
+def test_a_device_is_used_as_the_browser_would_use_it(run: Run, referred: int, db: Path) -> None:
+    run("device", "add", "--name", "booth 2")
+    given = ("device", "calibrated", 1, "--laboratory", "Lab", "--coupler", "IEC 60318-4")
+    run(*given, "--done", "2020-01-01", "--due", "2021-01-01")
+    ask = ("screen", "A1", "--ear", "right", "--device", 1)
+    refused = run(*ask, code=2)
+    assert "The calibration expired on 2021-01-01." in refused
+    assert "not checked with a listener today" in refused
+    assert "--accept-calibration" in refused
+    run(*ask, "--accept-calibration", code=NOT_FINISHED)
+    with Store.open(db) as store:
+        exam = store.exams(referred, ear="right")[-1]
+    assert "The calibration expired on 2021-01-01." in exam.delivery["remarks"]
+    check = ("device", "check", 1, "--listener", "mh", "--left", "1000=0")
+    assert "FREQUENCY=DB" in run(*check, "--right", "loud", code=2)
+    assert "has to be calibrated" in run(*check, "--right", "1000=10")
+    again = (*ask, "--set-aside", "--accept-calibration")
+    assert "calibrated before it is used again" in run(*again, code=2)
+    run("exam", "A1", "--ear", "left", "--device", 1, "--simulate", "mild", "--tones", 2)
+
+
+def test_a_device_that_plays_in_the_browser_is_not_played_by_hand(
+    run: Run, referred: int, db: Path
+) -> None:
+    with Store.open(db) as store:
+        store.add_device(author="mh", name="tablet", fingerprint={"browser": "x"})
+    refused = run("exam", "A1", "--ear", "right", "--device", 1, code=2)
+    assert "plays in its browser" in refused
+    assert "earshift serve" in refused
+    table = run(
+        "device", "calibrated", 1, "--laboratory", "Lab", "--coupler", "x", "--done", "2020-01-01",
+        "--due", "2021-01-01", code=2,
+    )  # fmt: skip
+    assert "full_scale_db_spl" in table
 
 
 # Import and export ------------------------------------------------------------------------------
@@ -434,7 +477,7 @@ def test_a_file_in_its_own_words(run: Run, tmp_path: Path, db: Path) -> None:
         (["--sentinel", "=x"], "--sentinel is written TEXT=MEANING"),
         (["--sentinel", "NR=perhaps"], "must mean one of"),
         (["--no-response-db", "loud"], "--no-response-db is a level such as 90"),
-        (["--format", "xls"], "unknown kind 'xls'"),
+        (["--format", "xls"], "the kind is not one of csv"),
         (["--timezone", "Mars/Base"], "Mars/Base"),
         (["--person-column", "Akte"], "no column"),
     ],

@@ -370,16 +370,18 @@ def test_looking_ahead_shows_what_will_be_asked_and_changes_nothing(
     store: Store, person: Person, heard: bool
 ) -> None:
     session = a_screen(store, person)
-    for _ in range(12):
+    for answered in range(12):
         before = session.presentation()
-        ahead = session.after(heard)
-        following = None if ahead.done else ahead.presentation()
+        session.look_ahead()
         assert session.presentation() == before
+        assert len(store.trials(session.record.id)) == answered
         session.answer(heard)
-        assert (None if session.done else session.presentation()) == following
+        plain = Session(store, session.record.id, author="mh")  # from what is stored alone
+        assert session.done == plain.done
+        assert session.trial_id == plain.trial_id
         if session.done:
             break
-    assert len(store.trials(session.record.id)) == len(session.trials)
+        assert session.presentation() == plain.presentation()
 
 
 def test_what_is_broken_off_is_kept_void_and_asked_again(store: Store, person: Person) -> None:
@@ -411,7 +413,7 @@ def test_presses_in_silence_make_a_listener_unreliable(store: Store, person: Per
     assert isinstance(loaded.sitting, es.Screen)
     assert loaded.sitting.reliability == "poor"
     assert loaded.sitting.decision != "unchanged"
-    assert "when nothing was played" in loaded.shown()["words"]
+    assert "when nothing was played" in loaded.view().to_result()["words"]
 
 
 def test_a_full_exam_goes_on_from_the_screens_tones(store: Store, person: Person) -> None:
@@ -474,7 +476,7 @@ def test_unchanged_waits_for_a_silent_trial(store: Store, person: Person) -> Non
         session.answer(shown.level_db_hl is not None and shown.level_db_hl >= 10)
     assert isinstance(session.sitting, es.Screen)
     assert session.sitting.decision == "unchanged"
-    if not session.catches:
+    if not session.catch_responses:
         with pytest.raises(ValueError, match="silent trial"):
             session.finish()
         assert session.presentation().kind == "catch"

@@ -277,8 +277,8 @@ def run(path: Path, store: Store, person: Person) -> Run:
 def test_history_and_baseline_at_the_command_line(run: Run, store: Store, person: Person) -> None:
     shown = run("person", "history", "A1")
     assert shown.exit_code == 0, shown.output
-    assert "nobody has chosen another" in shown.output
-    assert "To be judged: The rule osha-sts was met on 2024-05-05" in shown.output
+    assert "none has been chosen" in shown.output
+    assert "For a professional to judge: The rule osha-sts was met on 2024-05-05" in shown.output
     assert "left ear: nothing measured yet" in shown.output
     words = ("--ear", "right", "--exam", "3", "--reason", "persistent, Dr K", "--author", "dr")
     done = run("person", "baseline", "A1", *words)
@@ -298,7 +298,7 @@ def test_history_and_baseline_at_the_command_line(run: Run, store: Store, person
     ("words", "message"),
     [
         (("history", "A1", "--ear", "up"), "right or left"),
-        (("history", "nobody"), "nobody has the id or code"),
+        (("history", "nobody"), "nobody has this id or code"),
         (("history", "A1", "--rule", "mine"), "mine"),
         (("baseline", "A1", "--ear", "left", "--exam", "1", "--reason", "x"), "never mixed"),
         (("baseline", "A1", "--ear", "right", "--exam", "77", "--reason", "x"), "no exam 77"),

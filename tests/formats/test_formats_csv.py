@@ -383,7 +383,7 @@ def test_too_many_rejected_rows_are_refused(tmp_path: Path) -> None:
         ({"no_response_db_hl": 999}, "is not possible"),
         ({"no_response_db_hl": {500: "x"}}, "must be a number"),
         ({"sd_db": 0}, "sd_db must be positive"),
-        ({"columns": {"nowhere": "person"}}, "no column 'nowhere'"),
+        ({"columns": {"nowhere": "person"}}, "no column of this name, got 'nowhere'"),
         ({"bananas": 1}, "unknown option"),
     ],
 )

@@ -156,7 +156,7 @@ BAD_PANELS: dict[str, tuple[Json, str]] = {
     "true": (panel(altered(valueQuantity=db(True))), "must be a number"),
     "sentinel": (panel(component("left", 500, 999)), "999 dB HL is not possible"),
     "ambiguous": (panel(component("left", 500, 99)), "99 may be a threshold or a code"),
-    "comparator": (panel(component("left", 500, 10, comparator="<")), "comparator '<'"),
+    "comparator": (panel(component("left", 500, 10, comparator="<")), "'<' is not read"),
     "integer": (
         panel({"code": loinc("89024-4"), "valueInteger": 10}),
         "must be a valueQuantity, got valueInteger",
@@ -258,7 +258,7 @@ def test_a_zoneless_time_takes_the_callers_zone(tmp_path: Path) -> None:
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b"[]", "a JSON list"),
         (b"3", "a JSON int"),
-        (b"{}", "resourceType is None"),
+        (b"{}", "must be Bundle or Observation, got None"),
         (b'{"resourceType": "Patient"}', "'Patient'"),
         (b'{"resourceType": "Bundle"}', "holds no pure-tone panel"),
         (b'{"resourceType": "Bundle", "entry": {}}', "must be a list"),

@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import select
 
 from earshift.store import Store, StoreError
-from earshift.store import accounts as a
 from earshift.store import tables as t
 from earshift.store.accounts import Accounts, Throttled, csrf_token, sha256
+from earshift.store.accounts import sessions as a
+from earshift.store.accounts import users as u
 from earshift.store.database import reading, writing
 
 PASSWORD = "correct horse battery"
@@ -49,10 +50,10 @@ def quick_argon2(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     from argon2 import PasswordHasher
 
     cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(a, "_argon2", lambda: cheap)
-    a._decoy.cache_clear()
+    monkeypatch.setattr(u, "_argon2", lambda: cheap)
+    u.decoy_hash.cache_clear()
     yield
-    a._decoy.cache_clear()
+    u.decoy_hash.cache_clear()
 
 
 def sign_in(accounts: Accounts, name: str = "ada", address: str = HERE) -> str:

@@ -25,10 +25,10 @@ import pytest
 
 import earshift as es
 from earshift.clinic.plan import Plan, open_exam, plan_exam, plan_screen
-from earshift.clinic.rebuild import live_trials
 from earshift.clinic.session import Presentation, Session
 from earshift.records import ImportedAudiogram, TrialRecord, Visit
 from earshift.store import Store
+from earshift.store.trials import live_trials
 
 KILLS = int(os.environ.get("EARSHIFT_KILLS", "20"))
 LONGEST_PAUSE_SECONDS = 0.05  # between what was said last and the kill: a few answers long

@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -16,8 +16,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import earshift as es
-from earshift.records import Calibration, ExamRecord, ImportedAudiogram, Person, TrialRecord
-from earshift.store import Store, StoreError, tables
+from earshift.engine.refusal import Conflict, NotFound, Trouble
+from earshift.records import (
+    Calibration,
+    ExamRecord,
+    ImportedAudiogram,
+    Person,
+    TrialCounts,
+    TrialRecord,
+)
+from earshift.store import ExamChanged, NoSuchRow, Store, StoreError, tables
 from earshift.store.database import writing
 
 BERLIN = "Europe/Berlin"
@@ -149,7 +157,7 @@ def test_a_correction_keeps_the_history_and_names_only_fields_in_the_audit(
 
 def test_a_code_belongs_to_one_person_at_a_time(store: Store) -> None:
     person = a_person(store, "1")
-    with pytest.raises(StoreError, match="code '1' is person"):
+    with pytest.raises(StoreError, match="this code is person"):
         store.add_person(author="mh", code="1")
     store.correct_person(person.id, author="mh", reason="wrong card", code="2")
     other = store.add_person(author="mh", code="1")
@@ -614,10 +622,95 @@ def test_the_calibration_of_a_bundle_is_that_of_the_local_day(store: Store) -> N
         assert store.visit_bundle(visit.id).calibration == expected
 
 
+def test_a_snapshot_is_all_of_an_exam_and_its_version_moves_with_every_change(
+    store: Store,
+) -> None:
+    person = a_person(store)
+    screen = an_exam(store, person, kind="screen")
+    carried = a_trial(store, screen)
+    exam = an_exam(store, person, delivery={"continues": screen.id})
+    first = store.snapshot(exam.id)
+    assert first.exam == store.exam(exam.id) == exam
+    assert (first.trials, first.presses, first.carried) == ((), 0, (carried,))
+    assert first.opened_at == store.opened_at(exam.id)
+    assert first.of_visit == (exam.id,)
+    versions = [first.version]
+    for change in (
+        lambda: a_trial(store, exam),
+        lambda: store.add_press(exam.id, author="mh", number=2),
+        lambda: store.void_trial(store.trials(exam.id)[0].id, author="mh", reason="slip"),
+        lambda: a_trial(store, exam),
+        lambda: store.set_exam_state(exam.id, "paused", author="mh"),
+        lambda: store.set_exam_state(exam.id, "open", author="mh"),
+        lambda: store.add_result(
+            exam.id, author="mh", shown={}, settings={}, engine_version="1", closes_as="done"
+        ),
+    ):
+        change()
+        now = store.snapshot(exam.id)
+        assert now == store.snapshot(exam.id, known=first)
+        assert now.trials == store.trials(exam.id)
+        assert now.exam == store.exam(exam.id)
+        versions.append(now.version)
+    assert versions == sorted(set(versions))
+    assert now.counts == (2, 1)
+    assert store.snapshot(exam.id, known=now).trials is now.trials
+    another = store.open_exam(
+        exam.visit_id, author="mh", ear="left", kind="exam", design={}, engine_version="0.1"
+    )
+    assert store.snapshot(exam.id, known=now).of_visit == (exam.id, another.id)
+    with pytest.raises(NoSuchRow, match="there is no exam"):
+        store.snapshot(12345)
+
+
+def test_what_is_refused_says_by_its_class_whose_turn_it_is(store: Store, tmp_path: Path) -> None:
+    def refused(call: Callable[[], object]) -> StoreError:
+        with pytest.raises(StoreError) as caught:
+            call()
+        return caught.value
+
+    a_person(store)
+    text = tmp_path / "text.db"
+    text.write_text("no database")
+    missing = refused(lambda: store.exam(999))
+    taken = refused(lambda: a_person(store))
+    wrong = refused(lambda: store.add_person(author=" "))
+    broken = refused(lambda: Store.open(text))
+    assert [one.code for one in (missing, taken, wrong, broken)] == [
+        "not-found",
+        "conflict",
+        "invalid",
+        "trouble",
+    ]
+    assert isinstance(missing, NotFound)
+    assert isinstance(taken, Conflict)
+    assert [isinstance(one, Trouble) for one in (missing, taken, wrong, broken)] == [
+        False,
+        False,
+        False,
+        True,
+    ]
+
+
+def test_who_expects_another_exam_than_is_stored_is_refused(store: Store) -> None:
+    exam = an_exam(store)
+    a_trial(store, exam, expected=TrialCounts(0, 0))
+    for wrong in (TrialCounts(0, 0), TrialCounts(1, 1), TrialCounts(2, 0)):
+        with pytest.raises(ExamChanged, match="another program"):
+            a_trial(store, exam, expected=wrong)
+    store.void_trial(store.trials(exam.id)[0].id, author="mh", reason="slip")
+    with pytest.raises(ExamChanged, match="another program"):  # the same number of trials
+        a_trial(store, exam, expected=TrialCounts(1, 0))
+    store.set_exam_state(exam.id, "paused", author="mh")
+    with pytest.raises(ExamChanged, match="is paused"):
+        a_trial(store, exam, expected=TrialCounts(1, 1))
+    assert len(store.trials(exam.id)) == 1
+
+
 def test_all_visits_stream_in_order_and_of_one_moment(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("earshift.store.BATCH", 2)
+    monkeypatch.setattr("earshift.store.visits.BATCH", 2)
     exams = [an_exam(store, store.add_person(author="mh")) for _ in range(5)]
     for exam in exams:
         a_trial(store, exam)

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlalchemy import Connection, event
 
 from earshift.store import Store
 from earshift.web.settings import Settings
@@ -334,6 +335,69 @@ def test_what_was_answered_elsewhere_is_asked_from_there(
         for trial in app_store.trials(app_store.behind("exams", exam["id"]))
     ]
     assert len(asked) >= 3
+
+
+class Looks:
+    """Counts the transactions on a store, reading and writing ones apart."""
+
+    def __init__(self, store: Store) -> None:
+        self.reads = self.writes = 0
+        event.listen(store.engine, "begin", self._begun)
+
+    def _begun(self, connection: Connection) -> None:
+        if connection.get_execution_options().get("earshift_writes", False):
+            self.writes += 1
+        else:
+            self.reads += 1
+
+    def taken(self) -> tuple[int, int]:
+        """Since the last time: how many read, how many wrote."""
+        taken = self.reads, self.writes
+        self.reads = self.writes = 0
+        return taken
+
+
+def looked_ahead(desk: Desk) -> None:
+    """Wait until what follows the next answer has been worked out."""
+    desk.client.app.state.sessions._worker.submit(lambda: None).result(60)
+
+
+def test_an_answered_tone_takes_one_look_at_the_store_and_one_write(desk: Desk) -> None:
+    """Beside the look-up of the key; what is worked out ahead reads nothing."""
+    exam = desk.supervised(ears=("right", "left"))["exams"][0]
+    looks, play = Looks(desk.client.app.state.store), exam["play"]
+    while play["state"] == "play":
+        level = play["presentation"]["level"]
+        body = {"trial": play["presentation"]["trial"], "heard": bool(level and level >= 15)}
+        looks.taken()
+        play = desk.post(f"/exams/{exam['id']}/answer", body)
+        looked_ahead(desk)
+        last = play["state"] == "done"
+        # The session's cookie and the exam; the answer, and after the last one the result.
+        assert looks.taken() == (2, 2 if last else 1)
+        again = desk.post(f"/exams/{exam['id']}/answer", body)
+        assert again == play
+        assert looks.taken() == (2, 0)
+    assert play["exam"] == {"now": 1, "of": 2}
+
+
+def test_a_listeners_answer_takes_one_look_at_the_store_and_one_write(desk: Desk) -> None:
+    person = desk.person()
+    for ear in ("right", "left"):
+        desk.reference(person, ear)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, _ = desk.listening(person, device=device, ears=["right", "left"])
+    play = listener.ready()
+    looks = Looks(desk.client.app.state.store)
+    while play["state"] == "play":
+        level = play["presentation"]["level"]
+        body = {"trial": play["presentation"]["trial"], "heard": bool(level and level >= 15)}
+        looks.taken()
+        play = listener.call("/answer", body)
+        looked_ahead(desk)
+        # The link and the exam; the answer, and after the last one the result.
+        assert looks.taken() == (2, 2 if play["state"] == "done" else 1)
 
 
 def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
@@ -833,3 +897,76 @@ def test_a_baseline_is_the_oldest_until_somebody_chooses_another(desk: Desk) -> 
     seen = desk.get(f"/people/{person}/monitoring")["right"]
     assert [one["exam"] for one in seen["occasions"]] == [old, new]
     assert seen["baseline"] == again
+
+
+# What the page before a test shows ------------------------------------------------------------
+
+
+def _offered(desk: Desk, person: str, device: str | None = None) -> list[dict[str, Any]]:
+    lists = desk.get(f"/people/{person}")["references"]
+    (found,) = [one["ears"] for one in lists if one["device"] == device]
+    assert list(found) == ["right", "left"]
+    right: list[dict[str, Any]] = found["right"]
+    return right
+
+
+def test_what_is_offered_as_a_reference_is_what_is_taken(desk: Desk) -> None:
+    person = desk.person()
+    assert _offered(desk, person) == []
+    new = desk.reference(person, measured_on="2025-05-05")["id"]
+    old = desk.reference(person, measured_on="2020-01-01", source="archive")["id"]
+    first, second = _offered(desk, person)
+    assert (first["exam"], first["default"], first["baseline"]) == (old, True, True)
+    assert (first["source"], first["measured_on"], first["kind"]) == (
+        "archive",
+        "2020-01-01",
+        "audiogram",
+    )
+    assert (second["exam"], second["default"], second["baseline"]) == (new, False, False)
+    assert {one["reason"] for one in (first, second)} == {None}
+    device = desk.device()  # without calibration: nothing measured elsewhere compares with it
+    relative = _offered(desk, person, device)
+    assert [one["default"] for one in relative] == [False, False]
+    assert all("same device" in one["reason"] for one in relative)
+    refused = desk.test(person, 409, device=device, reference={"right": old})
+    assert "without calibration" in refused["detail"]
+    chosen = {"ear": "right", "exam": new, "reason": "revised"}
+    desk.post(f"/people/{person}/baseline", chosen)
+    assert [one["exam"] for one in _offered(desk, person)] == [new, old]
+    exam = desk.test(person)["exams"][0]
+    assert exam["state"] == "open"
+
+
+def test_a_device_says_what_it_allows(desk: Desk) -> None:
+    by_hand = desk.post("/devices", {"name": "audiometer"}, 201)
+    assert (by_hand["answered_by"], by_hand["unit"]) == (["examiner"], "dB HL")
+    assert by_hand["warnings"] == []
+    relative = desk.get(f"/devices/{desk.device()}")
+    assert (relative["answered_by"], relative["unit"]) == (["examiner", "listener"], "relative dB")
+    assert "relative" in relative["warnings"][0]
+    calibrated = desk.calibrated()
+    assert desk.get(f"/devices/{calibrated}")["warnings"] == [
+        "The device was not checked with a listener today."
+    ]
+    failed = desk.checked(calibrated, deviation=12)
+    assert failed["warnings"][0] == failed["blocked"]
+
+
+def test_no_refusal_names_a_row_a_path_or_what_was_typed(desk: Desk) -> None:
+    person = desk.person(name="Secret Name")
+    other = desk.person(code="4712")
+    exam = desk.reference(other)["id"]
+    refusals = [
+        desk.test(person, 409),
+        desk.test(person, 409, reference={"right": exam}),
+        desk.test(person, 409, rule="canary"),
+        desk.post("/people", {"code": "4711"}, 409),
+        desk.post("/imports?format=nhanes", status=422, content=b"canary"),
+        desk.post("/imports", status=422, content=b"person,canary\nx,1\n"),
+        desk.post(f"/people/{person}/baseline", {"ear": "left", "exam": exam, "reason": "x"}, 409),
+    ]
+    for refusal in refusals:
+        text = refusal["detail"]
+        for secret in ("canary", "4711", "4712", "Secret", "/tmp", "upload", "earshift ", "--"):
+            assert secret not in text, text
+        assert not any(f"{kind} {n}" in text for kind in ("exam", "person") for n in range(1, 9))

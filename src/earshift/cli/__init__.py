@@ -1,11 +1,12 @@
 """The command line: thin, and quick to answer `--help` (the engine loads when a command runs)."""
 
 from earshift.cli import (
-    clinic,
     database,
     devices,
+    exams,
     exchange,
-    monitor,
+    history,
+    people,
     protocol,
     serve,
     simulation,
@@ -16,11 +17,12 @@ from earshift.cli.app import app
 
 __all__ = [
     "app",
-    "clinic",
     "database",
     "devices",
+    "exams",
     "exchange",
-    "monitor",
+    "history",
+    "people",
     "protocol",
     "serve",
     "simulation",

@@ -5,19 +5,25 @@ from typing import Annotated
 import typer
 
 import earshift
+from earshift.cli.advice import advised
+
+# Of every command that touches records; docs/records.md explains them.
+WRONG_USE, NOT_FINISHED, STORE_TROUBLE = 2, 3, 4
 
 app = typer.Typer(
     name="earshift",
-    help="Has this ear's hearing shifted from its reference exam? Decides with a handful of tones.",
-    epilog="Research software, not a medical device. See VISION.md and docs/ for what it refuses.",
+    help="Has this ear's hearing changed since its reference exam? Decides with a few tones.",
+    epilog="Research software, not a medical device. VISION.md and docs/ say what it does not do.",
     no_args_is_help=True,
     rich_markup_mode=None,  # rich help costs 0.3 s at every start
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Seed = Annotated[int, typer.Option(min=0, help="Where all chance comes from; same seed, same run.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output, nothing else.")]
+Seed = Annotated[
+    int, typer.Option(min=0, help="Seed of all random numbers: the same seed gives the same run.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
 
 VERDICTS = {
     "changed": "CHANGED: this ear does not hear as it did at the reference exam.",
@@ -44,9 +50,10 @@ def main(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Has this ear's hearing shifted from its reference exam?"""
+    """Has this ear's hearing changed since its reference exam?"""
 
 
 def fail(message: object) -> typer.Exit:
-    typer.secho(f"earshift: {message}", fg="red", err=True)
-    return typer.Exit(2)
+    """One line that says what is wrong and what to do, and the exit code for wrong use."""
+    typer.secho(f"earshift: {advised(message)}", fg="red", err=True)
+    return typer.Exit(WRONG_USE)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earshift.cli.app import AsJson, app, fail
+from earshift.cli.app import NOT_FINISHED, STORE_TROUBLE, AsJson, app, fail
+from earshift.engine.refusal import Refusal, Trouble
 
 if TYPE_CHECKING:
     from earshift.store import Store
 
-# The same for every command that touches records; docs/records.md explains them.
-NOT_FINISHED, STORE_TROUBLE = 3, 4  # 2, wrong use, is what `fail` gives
+__all__ = ["EXIT_CODES", "NOT_FINISHED", "STORE_TROUBLE"]
+
 EXIT_CODES = (
     "Exit codes: 0 done; 2 wrong use or input, nothing was changed; 3 not finished, all answers "
     "are kept; 4 trouble with the database."
@@ -26,7 +27,7 @@ Database = Annotated[
         "--db",
         envvar="EARSHIFT_DB",
         show_envvar=False,
-        help="SQLite file or postgresql:// address; else EARSHIFT_DB, else a file of this user.",
+        help="SQLite file or postgresql:// address. Default: EARSHIFT_DB, or a file of your own.",
     ),
 ]
 Author = Annotated[
@@ -34,7 +35,7 @@ Author = Annotated[
     typer.Option(
         envvar="EARSHIFT_AUTHOR",
         show_envvar=False,
-        help="Who does this; else EARSHIFT_AUTHOR, else the login name.",
+        help="Your name in the records. Default: EARSHIFT_AUTHOR, or the login name.",
     ),
 ]
 Timezone = Annotated[
@@ -42,7 +43,7 @@ Timezone = Annotated[
     typer.Option(
         envvar="EARSHIFT_TIMEZONE",
         show_envvar=False,
-        help="The site's time zone, e.g. Europe/Berlin; else EARSHIFT_TIMEZONE or this machine's.",
+        help="Time zone, e.g. Europe/Berlin. Default: EARSHIFT_TIMEZONE or this machine's.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
@@ -62,18 +63,13 @@ def author_name(given: str | None) -> str:
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
-    """What goes wrong with records, as one line and an exit code."""
+    """What is refused or goes wrong with records, as one line and an exit code."""
     try:
         yield
-    except ValueError as error:
-        raise (trouble if is_trouble(error) else fail)(error) from None
-    except OSError as error:
+    except Trouble as error:
+        raise trouble(error) from None
+    except (Refusal, OSError) as error:
         raise fail(error) from None
-
-
-def is_trouble(error: ValueError) -> bool:
-    """A store refuses wrong input as well; only what a driver said is trouble."""
-    return type(error.__context__).__module__.partition(".")[0] in ("sqlalchemy", "sqlite3")
 
 
 def trouble(error: object) -> typer.Exit:
@@ -83,19 +79,19 @@ def trouble(error: object) -> typer.Exit:
 
 @contextmanager
 def opened(db: str | None) -> "Iterator[Store]":
-    """The store, closed at the end; failures inside are told in plain words."""
+    """The store, closed at the end; what fails inside is said in one line."""
     from earshift.store import Store
 
     try:
         store = Store.open(db)
-    except (ValueError, OSError) as error:
+    except (Refusal, OSError) as error:
         raise trouble(error) from None
     with store, plain_failures():
         yield store
 
 
 db_commands = typer.Typer(
-    help="Look after the database: backup, restore, check, upgrade.",
+    help="Back up, restore, check and upgrade the database.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -109,7 +105,7 @@ def db_backup(
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the whole database into a new file, while exams may go on.
+    """Copy the whole database into a new file; exams may go on meanwhile.
 
     The copy holds names and hearing data: keep it as safe as the database itself.
     """
@@ -117,7 +113,7 @@ def db_backup(
         place = store.describe()
         try:
             store.backup(path)
-        except (ValueError, OSError) as error:
+        except (Refusal, OSError) as error:
             raise trouble(error) from None
     if as_json:
         typer.echo(json.dumps({"database": place, "backup": str(path)}))
@@ -127,19 +123,19 @@ def db_backup(
 
 @db_commands.command("restore", epilog=EXIT_CODES)
 def db_restore(
-    path: Annotated[Path, typer.Argument(help="File that `earshift db backup` made.")],
+    path: Annotated[Path, typer.Argument(help="File made by `earshift db backup`.")],
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a database from a backup, where none is yet. Nothing is ever overwritten.
+    """Make a new database from a backup. Nothing is ever overwritten.
 
-    People who were erased after the backup was made are in it again: erase them again.
+    People who were erased after the backup was made are in it: erase them again.
     """
     from earshift.store import Store
 
     try:
         Store.restore(path, db)
-    except (ValueError, OSError) as error:
+    except (Refusal, OSError) as error:
         raise trouble(error) from None
     with opened(db) as store:
         place = store.describe()
@@ -151,7 +147,7 @@ def db_restore(
 
 @db_commands.command("check", epilog=EXIT_CODES)
 def db_check(db: Database = None, as_json: AsJson = False) -> None:
-    """Is everything in the database as it was written? Exit code 4 when it is not."""
+    """Check that everything in the database is as it was written; exit code 4 if it is not."""
     with opened(db) as store:
         place, problems = store.describe(), store.check()
     if as_json:
@@ -167,15 +163,15 @@ def db_check(db: Database = None, as_json: AsJson = False) -> None:
 
 @db_commands.command("upgrade", epilog=EXIT_CODES)
 def db_upgrade(db: Database = None, as_json: AsJson = False) -> None:
-    """Bring the database of an older earshift to this version's form.
+    """Upgrade the database of an older earshift for this version.
 
-    An SQLite file is copied beside itself first. Back a PostgreSQL database up yourself.
+    An SQLite file is copied first, beside itself. Back up a PostgreSQL database yourself.
     """
     from earshift.store import Store
 
     try:
         kept = Store.upgrade(db)
-    except (ValueError, OSError) as error:
+    except (Refusal, OSError) as error:
         raise trouble(error) from None
     with opened(db) as store:
         place = store.describe()
@@ -183,6 +179,6 @@ def db_upgrade(db: Database = None, as_json: AsJson = False) -> None:
         kept_name = None if kept is None else str(kept)
         typer.echo(json.dumps({"database": place, "backup": kept_name}))
     else:
-        typer.echo(f"{place} is of this version")
+        typer.echo(f"{place} is up to date")
         if kept is not None:
-            typer.echo(f"As it was before: {kept}")
+            typer.echo(f"A copy of it as it was: {kept}")

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from earshift.cli.app import RULE_VERDICTS, VERDICTS
-from earshift.cli.database import NOT_FINISHED, is_trouble, plain_failures
+from earshift.cli.advice import advised
+from earshift.cli.app import NOT_FINISHED, RULE_VERDICTS, VERDICTS
+from earshift.cli.database import plain_failures
 from earshift.cli.terminal import person_label, printable, read_line, table
+from earshift.engine.refusal import Refusal, Trouble
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ KEYS = (
 
 
 class Desk:
-    """The examiner's desk: shows what to present, reads the answers, tells what became of them.
+    """The examiner's desk: shows what to present, reads the answers and stores them.
 
     Every event is a line for a person or, with `as_json`, a line of JSON for a program.
     """
@@ -38,7 +40,7 @@ class Desk:
 
     def run(self) -> None:
         """From here to the result. Leaving before it keeps every answer, and exits with 3."""
-        from earshift.clinic.session import MovedOn
+        from earshift.store import ExamChanged
 
         try:
             self._greet()
@@ -47,7 +49,7 @@ class Desk:
             self._finish()
         except (_Leave, KeyboardInterrupt):
             self._leave()
-        except MovedOn as error:  # the exam is the other program's now: it is not paused here
+        except ExamChanged as error:  # the exam is the other program's now: it is not paused here
             self._refuse(error)
             raise typer.Exit(NOT_FINISHED) from None
 
@@ -171,7 +173,7 @@ class Desk:
             elif command in ("pause", "quit"):
                 self._common(command)
             else:
-                self._refuse("Enter shows and stores the result, undo takes the last answer back")
+                self._refuse("Enter shows and stores the result; undo takes the last answer back")
 
     def _common(self, command: str) -> None:
         """What every prompt understands."""
@@ -187,7 +189,8 @@ class Desk:
         self._refuse(f"please answer {KEYS}")
 
     def _refuse(self, message: object) -> None:
-        self._say("refused", f"     {message}", message=str(message))
+        words = advised(message)
+        self._say("refused", f"     {words}", message=words)
 
     def _read(self, prompt: str) -> tuple[str, float | None]:
         """The next line as a command and a level; the end of input leaves the desk."""
@@ -215,7 +218,7 @@ class Desk:
                 self._session.pause("left by the examiner")
         self._say(
             "left",
-            f"\nNot finished; every answer is kept. Go on by: earshift resume {record.id}",
+            f"\nNot finished; every answer is kept. Go on with: earshift resume {record.id}",
             exam=record.id,
             trials=len(self._session.trials),
         )
@@ -236,14 +239,14 @@ class _Leave(Exception):
 
 @contextmanager
 def _refusals(say: "Callable[[object], None]") -> "Iterator[None]":
-    """An answer that cannot be taken is told at the desk; what it cannot mend ends the sitting."""
-    from earshift.clinic.session import MovedOn
+    """An answer that cannot be taken is said at the desk; trouble ends the exam there."""
+    from earshift.store import ExamChanged
 
     try:
         yield
-    except ValueError as error:
-        if is_trouble(error) or isinstance(error, MovedOn):
-            raise
+    except (Trouble, ExamChanged):
+        raise
+    except Refusal as error:
         say(error)
 
 

@@ -1,13 +1,12 @@
-"""Records for others: reports, audiograms from elsewhere, visits for elsewhere."""
+"""Reports, imported audiograms and exported visits."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earshift.cli.app import AsJson, app, fail
+from earshift.cli.app import AsJson, app
 from earshift.cli.database import (
     EXIT_CODES,
     Author,
@@ -20,29 +19,30 @@ from earshift.cli.terminal import printable, show_json, table
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
+    from earshift.clinic.audiograms import ImportedFile
     from earshift.formats import References
 
 
 @app.command(epilog=EXIT_CODES)
 def report(
     visit_id: Annotated[int, typer.Argument(metavar="VISIT", min=1, help="Id of the visit.")],
-    out: Annotated[Path, typer.Option(help="File to write: its name ends in .html or .pdf.")],
-    paper: Annotated[str, typer.Option(help="Of a PDF: a4 or letter.")] = "a4",
+    out: Annotated[Path, typer.Option(help="File to write, ending in .html or .pdf.")],
+    paper: Annotated[str, typer.Option(help="PDF: a4 or letter.")] = "a4",
     font: Annotated[
         list[Path] | None,
-        typer.Option(help="Of a PDF: a TrueType file for scripts that the shipped font lacks."),
+        typer.Option(help="PDF: a TrueType file for scripts that the built-in font lacks."),
     ] = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a visit, one page for both ears, as HTML or PDF.
 
-    It shows the results as they were stored, and never computes them anew.
+    It shows the results as they were stored and never computes them again.
     """
     kind = out.suffix.lower()
     with opened(db) as store:
         if kind not in (".html", ".pdf"):
-            raise Refusal(f"a report is a file that ends in .html or .pdf, got {out.name!r}")
+            raise Refusal("the name of a report ends in .html or .pdf", got=out.name)
         from earshift.report import write_html, write_pdf
 
         bundle = store.visit_bundle(visit_id)
@@ -65,7 +65,7 @@ def _pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
     for text in texts or ():
         left, equals, right = text.rpartition("=")
         if not equals or not left.strip() or not right.strip():
-            raise Refusal(f"{what} is written TEXT=MEANING, got {text!r}")
+            raise Refusal(f"{what} is written TEXT=MEANING", got=text)
         pairs[left.strip()] = right.strip()
     return pairs
 
@@ -79,8 +79,8 @@ def _levels(texts: Sequence[str] | None) -> float | dict[float, float] | None:
         return {float(f): float(level) for f, level in pairs.items()} or None
     except ValueError:
         raise Refusal(
-            "--no-response-db is a level such as 90, or FREQUENCY=LEVEL such as 8000=85; "
-            f"got {', '.join(texts or ())}"
+            "--no-response-db is a level such as 90, or FREQUENCY=LEVEL such as 8000=85",
+            got=", ".join(texts or ()),
         ) from None
 
 
@@ -89,14 +89,14 @@ def import_references(
     file: Annotated[Path, typer.Argument(help="File with audiograms.")],
     kind: Annotated[
         str | None,
-        typer.Option("--format", help="csv, mie, fhir or nhanes; else the file's name decides."),
+        typer.Option("--format", help="csv, mie, fhir or nhanes. Default: by the file's name."),
     ] = None,
     person_column: Annotated[
-        str | None, typer.Option(help="Of a CSV: the column with the person's code.")
+        str | None, typer.Option(help="CSV: the column with the person's code.")
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(help="Of a CSV: THEIRS=OURS, e.g. Untersucht=date. May be repeated."),
+        typer.Option(help="CSV: THEIRS=OURS, e.g. Untersucht=date. May be repeated."),
     ] = None,
     sentinel: Annotated[
         list[str] | None,
@@ -104,26 +104,26 @@ def import_references(
     ] = None,
     no_response_db: Annotated[
         list[str] | None,
-        typer.Option(help="Level tried where no response is written: 90, or 8000=85 for each."),
+        typer.Option(help="Level tried where there was no response: 90, or 8000=85 for each."),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--every", help="Also audiograms that the file flags as no baseline.")
+        bool, typer.Option("--every", help="Also take audiograms flagged as no baseline.")
     ] = False,
     method_offset: Annotated[
-        float, typer.Option(help="dB that the method reads too high; 5 dB steps upward: 2.5.")
+        float, typer.Option(help="dB by which the method reads too high, e.g. 2.5 for 5 dB steps.")
     ] = 0.0,
     skip_rejected: Annotated[
-        bool, typer.Option("--skip-rejected", help="Store the sound rows though others are not.")
+        bool, typer.Option("--skip-rejected", help="Store the good rows even if others are bad.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and tell, store nothing.")] = (
-        False
-    ),
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Read and report, but store nothing.")
+    ] = False,
     timezone: Annotated[
         str | None,
         typer.Option(
             envvar="EARSHIFT_TIMEZONE",
             show_envvar=False,
-            help="Zone of times in the file that name none, e.g. Europe/Berlin; needed for them.",
+            help="Time zone of times in the file that name none, e.g. Europe/Berlin.",
         ),
     ] = None,
     db: Database = None,
@@ -132,10 +132,10 @@ def import_references(
 ) -> None:
     """Store audiograms from elsewhere as references to screen against.
 
-    Lists every row that cannot be taken, with the reason. Then nothing is stored, unless
+    Lists every row that cannot be taken, with the reason. Nothing is stored then, unless
     --skip-rejected says to store the others. Times without a zone need --timezone.
     """
-    from earshift.clinic.zones import local_zone
+    from earshift.clinic.audiograms import ImportedFile
     from earshift.formats import read_references
 
     with plain_failures():
@@ -152,47 +152,58 @@ def import_references(
             baselines_only=not every,
             method_offset_db=method_offset,
         )
-    refused = bool(found.rejected) and not skip_rejected
-    added, known = [], []
-    if not refused and not dry_run and found.accepted:
-        with opened(db) as store:
-            stored = store.import_audiograms(
-                found.accepted, author=author_name(author), zone=timezone or local_zone()
-            )
-            added, known = [e.id for e in stored.added], [e.id for e in stored.known]
+    done = ImportedFile(found, refused=bool(found.rejected) and not skip_rejected)
+    stores = not done.refused and not dry_run
+    if stores and found.accepted:
+        done = _store(found, db, author, timezone)
     if as_json:
-        show_json(
-            {
-                "file": str(file),
-                "sound": len(found.accepted),
-                "rejected": [asdict(row) for row in found.rejected],
-                "left_out": [asdict(row) for row in found.left_out],
-                "added": added,
-                "known": known,
-                "dry_run": dry_run,
-            }
-        )
+        _show_import_as_json(file, done, dry_run)
     else:
-        _tell_import(found, added, known, stored=not refused and not dry_run)
-    if refused:
-        raise fail(
-            f"{len(found.rejected)} rows cannot be taken, so nothing was stored: mend the file, "
-            "explain its codes by --sentinel, or give --skip-rejected"
+        _show_import(done, stores)
+    with plain_failures():
+        done.require_some(str(file))
+
+
+def _store(
+    found: "References", db: str | None, author: str | None, timezone: str | None
+) -> "ImportedFile":
+    from earshift.clinic.audiograms import store_references
+    from earshift.clinic.zones import local_zone
+
+    with opened(db) as store:
+        return store_references(
+            store,
+            found,
+            author=author_name(author),
+            zone=timezone or local_zone(),
+            skip_rejected=True,
         )
-    if not found.accepted:
-        raise fail(f"{file} holds no audiogram that can be taken")
 
 
-def _tell_import(
-    found: "References", added: Sequence[int], known: Sequence[int], stored: bool
-) -> None:
+def _show_import_as_json(file: Path, done: "ImportedFile", dry_run: bool) -> None:
+    found = done.found
+    show_json(
+        {
+            "file": str(file),
+            "sound": len(found.accepted),
+            "rejected": [{"row": one.row, "reason": one.reason} for one in found.rejected],
+            "left_out": [{"row": one.row, "reason": one.reason} for one in found.left_out],
+            "added": [exam.id for exam in done.added],
+            "known": [exam.id for exam in done.known],
+            "dry_run": dry_run,
+        }
+    )
+
+
+def _show_import(done: "ImportedFile", stored: bool) -> None:
+    found = done.found
     for title, rows in (("Rejected", found.rejected), ("Left out", found.left_out)):
         if rows:
             table(title, ["row", "reason"], [[row.row, row.reason] for row in rows])
-    typer.echo(f"{len(found.accepted)} audiograms are sound")
+    typer.echo(f"{len(found.accepted)} audiograms can be taken")
     if stored:
-        again = f"; {len(known)} were stored before" if known else ""
-        typer.echo(f"{len(added)} stored{again}")
+        again = f"; {len(done.known)} were stored before" if done.known else ""
+        typer.echo(f"{len(done.added)} stored{again}")
     else:
         typer.echo("Nothing was stored")
 
@@ -200,21 +211,21 @@ def _tell_import(
 @app.command(epilog=EXIT_CODES)
 def export(
     kind: Annotated[str, typer.Option("--format", help="csv, parquet, fhir or bids.")],
-    out: Annotated[Path, typer.Option(help="New folder; of fhir, a new file.")],
+    out: Annotated[Path, typer.Option(help="New folder; for fhir, a new file.")],
     who: Annotated[
-        str | None, typer.Option("--person", help="One person alone, by id or code.")
+        str | None, typer.Option("--person", help="Only this person, by id or code.")
     ] = None,
     identity: Annotated[
         bool | None,
         typer.Option(
             "--identity/--no-identity",
-            help="Write names, birth dates and codes; by default in FHIR alone.",
+            help="Write names, birth dates and codes. Default: only in FHIR.",
         ),
     ] = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write visits for others: tidy tables, a FHIR bundle or a BIDS folder."""
+    """Export visits as tidy tables, a FHIR bundle or a BIDS folder."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,

@@ -13,10 +13,10 @@ from earshift.cli.app import app, fail
 def protocol(
     limits: Annotated[
         str,
-        typer.Option(help="Level limits: supervised, or none for simulated listeners alone."),
+        typer.Option(help="Level limits: supervised, or none (for simulated listeners only)."),
     ] = "supervised",
 ) -> None:
-    """Run an exam for another program: one JSON object a line in, one a line out.
+    """Run an exam for another program: one JSON object per line in, and one per line out.
 
     Messages: begin, ask, tell, verdict, save, load, quit. Nothing is stored. See docs/protocol.md.
     """
@@ -26,7 +26,7 @@ def protocol(
 
     try:
         converse(sys.stdin.buffer, sys.stdout, limited=limits == "supervised")
-    except BrokenPipeError:  # the client is gone; there is nobody to tell
+    except BrokenPipeError:  # the client is gone; there is nobody left to answer
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         raise typer.Exit(130) from None

@@ -48,27 +48,31 @@ def serve(
     db: Database = None,
     host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen at; 0 is any free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes any free one.")
     ] = 8400,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that answer requests.")] = 1,
-    certificate: Annotated[str | None, typer.Option(help="File of the TLS certificate.")] = None,
-    key: Annotated[str | None, typer.Option(help="File of the certificate's key.")] = None,
+    workers: Annotated[
+        int, typer.Option(min=1, help="Number of processes that answer requests.")
+    ] = 1,
+    certificate: Annotated[str | None, typer.Option(help="File with the TLS certificate.")] = None,
+    key: Annotated[str | None, typer.Option(help="File with the key of the certificate.")] = None,
     behind_proxy: Annotated[
         str | None,
-        typer.Option(help="IP address of the proxy in front; nobody else is answered then."),
+        typer.Option(help="IP address of the proxy in front; only the proxy is answered then."),
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
-        typer.Option(help="Name under which browsers reach this server; may be repeated."),
+        typer.Option(help="Name by which browsers reach this server. May be repeated."),
     ] = None,
-    no_browser: Annotated[bool, typer.Option("--no-browser", help="Open no browser.")] = False,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Do not open a browser.")
+    ] = False,
     timezone: Timezone = None,
     author: Author = None,
 ) -> None:
-    """Run the app for the browser: exams with headphones, people, reports.
+    """Run the clinic in the browser: exams with headphones, people, reports.
 
-    Without accounts it is for you alone, on this machine: use the link that it prints. For others
-    it needs an account (`earshift user add`) and TLS; docs/serve.md tells how.
+    Without accounts it is for you alone, on this machine: open the link that it prints. To let
+    others in, add an account (`earshift user add`) and use TLS; see docs/serve.md.
     """
     from earshift.clinic.zones import as_zone, local_zone
     from earshift.store.accounts import Accounts, sha256
@@ -135,8 +139,8 @@ def _listen(settings: "Settings") -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family, backlog=512)
     except OSError as error:
         raise Refusal(
-            f"cannot listen at {settings.host} port {settings.port}: {error.strerror or error}; "
-            "another program may have it: give another --port"
+            f"cannot listen at {settings.host} port {settings.port}: {error.strerror or error}",
+            code="port-taken",
         ) from None
 
 

@@ -23,7 +23,7 @@ users = typer.Typer(
 )
 app.add_typer(users, name="user")
 tokens = typer.Typer(
-    help="API tokens: for programs that use the web app in a user's name.",
+    help="API tokens, for programs that use the web app in a user's name.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -31,8 +31,8 @@ tokens = typer.Typer(
 app.add_typer(tokens, name="token")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
-Role = Annotated[str, typer.Option(help="examiner, or admin, who also looks after users.")]
-Reason = Annotated[str, typer.Option(help="Why; it is kept.")]
+Role = Annotated[str, typer.Option(help="examiner, or admin, who also manages users.")]
+Reason = Annotated[str, typer.Option(help="The reason; it is stored.")]
 FromStdin = Annotated[
     bool,
     typer.Option("--password-stdin", help="Read the password from standard input, one line."),
@@ -51,7 +51,7 @@ def _new_password(from_stdin: bool) -> str:
         line = sys.stdin.readline(2000)
         return line.rstrip("\r\n")
     if not sys.stdin.isatty():
-        raise Refusal("a password is typed at a terminal; from a pipe, give --password-stdin")
+        raise Refusal("a password is typed at a terminal", code="not-a-terminal")
     import getpass
 
     first = getpass.getpass("New password (not shown): ")
@@ -68,7 +68,7 @@ def user_add(
     db: Database = None,
     author: Author = None,
 ) -> None:
-    """Add a user. The password is asked for twice; the first user has to be an admin."""
+    """Add a user. You are asked for the password twice; the first user has to be an admin."""
     with opened(db) as store:
         password = _new_password(password_stdin)
         user = _accounts(store).add_user(name, password, role=role, author=author_name(author))
@@ -98,10 +98,10 @@ def user_password(
     """Set a new password. The user's sessions and tokens end."""
     with opened(db) as store:
         accounts = _accounts(store)
-        accounts.user(name)  # a wrong name is told before anybody types a password
+        accounts.user(name)  # a wrong name is refused before anybody types a password
         password = _new_password(password_stdin)
         accounts.change_user(name, password=password, reason=reason, author=author_name(author))
-    typer.echo("The password is changed; sessions and tokens of this user have ended")
+    typer.echo("Password changed; all sessions and tokens of this user have ended")
 
 
 @users.command("role", epilog=EXIT_CODES)
@@ -112,7 +112,7 @@ def user_role(
     db: Database = None,
     author: Author = None,
 ) -> None:
-    """Give a user another role, at once."""
+    """Change a user's role, at once."""
     with opened(db) as store:
         user = _accounts(store).change_user(
             name, role=role, reason=reason, author=author_name(author)
@@ -124,7 +124,7 @@ def user_role(
 def user_disable(
     name: Name, reason: Reason = "disabled", db: Database = None, author: Author = None
 ) -> None:
-    """Let a user in no longer. Sessions and tokens end at once; what was done stays."""
+    """Lock a user out. Sessions and tokens end at once; what the user did is kept."""
     _set_state(name, "disabled", reason, db, author)
 
 
@@ -132,7 +132,7 @@ def user_disable(
 def user_enable(
     name: Name, reason: Reason = "enabled", db: Database = None, author: Author = None
 ) -> None:
-    """Let a disabled user in again, with the password as it was."""
+    """Let a disabled user sign in again, with the same password."""
     _set_state(name, "active", reason, db, author)
 
 
@@ -148,12 +148,15 @@ def _set_state(name: str, state: str, reason: str, db: str | None, author: str |
 def token_add(
     user: Annotated[str, typer.Argument(metavar="USER", help="The user in whose name it acts.")],
     name: Annotated[str, typer.Option(help="What it is for.")],
-    days: Annotated[float, typer.Option(help="For how many days it is good.")] = 90.0,
-    role: Annotated[str | None, typer.Option(help="At most the user's own, which it is.")] = None,
+    days: Annotated[float, typer.Option(help="Number of days for which it is valid.")] = 90.0,
+    role: Annotated[
+        str | None,
+        typer.Option(help="Role of the token, at most the user's own. Default: the user's."),
+    ] = None,
     db: Database = None,
     author: Author = None,
 ) -> None:
-    """Make an API token and print it, this once."""
+    """Make an API token and print it. It is shown only this once."""
     with opened(db) as store:
         key, secret = _accounts(store).make_token(
             user, name=name, days=days, role=role, author=author_name(author)
@@ -164,7 +167,7 @@ def token_add(
 
 @tokens.command("list", epilog=EXIT_CODES)
 def token_list(db: Database = None, as_json: AsJson = False) -> None:
-    """List all live tokens, without their secrets."""
+    """List all valid tokens, without their secrets."""
 
     def shown(key: "Key") -> dict[str, str]:
         return {

@@ -1,29 +1,270 @@
-"""What a device allows today: how it plays, what its levels compare with, whether to go on."""
+"""What a device allows today: how it plays, whether it may be used, and what to say of it.
 
-from datetime import date
-from zoneinfo import ZoneInfo
+Every test begins here, from the browser and from the command line: a device whose daily check has
+failed is not used, and an expired calibration or a missing check is accepted by the examiner and
+then stands on every result.
+"""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from earshift.days import local_day
 from earshift.devices import calibration
 from earshift.devices.delivery import Delivery
-from earshift.devices.sound import Sound, sound_of_calibration
-from earshift.engine.refusal import Refusal
-from earshift.records import Device, ExamRecord
+from earshift.devices.sound import (
+    FLOOR_DBFS,
+    Sound,
+    Timing,
+    retspl_presets,
+    sound_of_calibration,
+)
+from earshift.engine.refusal import Conflict, Refusal
+from earshift.engine.values import EARS, HEARING_LEVEL
+from earshift.records import Calibration, Device, ExamRecord
 from earshift.store import Store
 
 # How far two devices may differ, SD in dB: both calibrated, or one of them with nobody knows what.
 CALIBRATED_OFFSET_DB, UNKNOWN_OFFSET_DB = 3.0, 6.0
+LONGEST_CALIBRATION = timedelta(days=2 * 366)  # 29 CFR 1910.95(h)(5): exhaustive, every two years
+BLOCKED = "A daily check failed: the device has to be calibrated before it is used again."
+NOT_CHECKED = "The device was not checked with a listener today."
+RELATIVE = (
+    "The device is not calibrated: its levels are relative, and a screen compares only with an "
+    "exam on the same device."
+)
+EARS_AS_COUPLER = "a listener's ears"
+
+
+@dataclass(frozen=True)
+class DeviceToday:
+    """A device and what it allows on one day."""
+
+    device: Device
+    day: date
+    sound: Sound | None  # None: an audiometer that is operated by hand
+    calibration: Calibration | None  # the one in force
+    calibration_state: str  # one of calibration.STATES
+    daily_check: str  # done, missing, failed, not needed
+    checked_on: date | None
+
+    @property
+    def unit(self) -> str:
+        """The unit of its levels."""
+        return HEARING_LEVEL if self.sound is None else self.sound.unit
+
+    @property
+    def answered_by(self) -> tuple[str, ...]:
+        """Who can answer: a listener alone needs a device that plays the tones by itself."""
+        return ("examiner",) if self.sound is None else ("examiner", "listener")
+
+    @property
+    def blocked(self) -> str | None:
+        """Why it cannot be used at all."""
+        return BLOCKED if self.daily_check == "failed" else None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What the examiner has to accept, and every result then says."""
+        found = []
+        if self.calibration_state == calibration.EXPIRED:
+            assert self.calibration is not None
+            found.append(f"The calibration expired on {self.calibration.due_on}.")
+        if self.daily_check == "missing":
+            found.append(NOT_CHECKED)
+        return tuple(found)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """All that the examiner should know before a test."""
+        relative = self.sound is not None and self.sound.kind == "relative"
+        blocked = () if self.blocked is None else (self.blocked,)
+        return (*blocked, *self.remarks, *((RELATIVE,) if relative else ()))
+
+    @property
+    def needs_attention(self) -> bool:
+        return self.blocked is not None or bool(self.remarks)
+
+
+def device_today(store: Store, device: Device, today: date) -> DeviceToday:
+    """What this device allows today."""
+    calibrations = store.calibrations(device.id)
+    in_force = store.calibration_on(device.id, today)
+    checks = [one.done_on for one in calibrations if one.kind == "biological"]
+    return DeviceToday(
+        device=device,
+        day=today,
+        sound=_sound(device, in_force),
+        calibration=in_force,
+        calibration_state=calibration.state(device, in_force, today),
+        daily_check=calibration.daily_check(calibrations, today),
+        checked_on=max(checks, default=None),
+    )
 
 
 def sound_of(store: Store, device: Device, today: date) -> Sound | None:
     """How a device plays in a browser today; an audiometer that is operated by hand does not."""
+    return _sound(device, store.calibration_on(device.id, today))
+
+
+def _sound(device: Device, in_force: Calibration | None) -> Sound | None:
     if not device.fingerprint:
         return None
-    latest = store.calibration_on(device.id, today)
-    if latest is not None and latest.kind in calibration.MEASURED_KINDS:
-        found = sound_of_calibration(latest.table, device.name, device.fingerprint)
+    if in_force is not None and in_force.kind in calibration.MEASURED_KINDS:
+        found = sound_of_calibration(in_force.table, device.name, device.fingerprint)
         if found is not None:
             return found
     return Sound("relative", device.name, device.fingerprint)
+
+
+def delivery_on(
+    now: DeviceToday | None,
+    *,
+    accept_calibration: bool = False,
+    answered_by: str = "examiner",
+    mode: str = "supervised",
+    timing: Timing | None = None,
+    loud_confirmed: bool = False,
+    practice: bool = True,
+) -> Delivery:
+    """How a test is given on a device, or on none that is known; refused if it must not be used.
+
+    `accept_calibration` is the examiner's consent to an expired calibration or a missing daily
+    check. The remarks of the delivery then say so on every result.
+    """
+    remarks: tuple[str, ...] = ()
+    if now is not None:
+        if now.blocked is not None:
+            raise Conflict(now.blocked, code="device-blocked", device=now.device.id)
+        if now.remarks and not accept_calibration:
+            raise Conflict(" ".join(now.remarks), code="calibration", device=now.device.id)
+        remarks = now.remarks
+    timing = timing or Timing()
+    return Delivery(
+        answered_by=answered_by,
+        mode=mode,
+        sound=None if now is None else now.sound,
+        timing=timing,
+        loud_confirmed=loud_confirmed,
+        practice=practice,
+        remarks=remarks if timing.unusual is None else (*remarks, timing.unusual),
+    )
+
+
+def delivery_by_hand(now: DeviceToday | None, *, accept_calibration: bool = False) -> Delivery:
+    """How a test is given on an audiometer at hand, without anything that plays by itself."""
+    if now is not None and now.sound is not None:
+        raise Conflict(
+            "{device} plays in its browser and not by hand",
+            code="plays-in-browser",
+            device=now.device.id,
+        )
+    return delivery_on(now, accept_calibration=accept_calibration)
+
+
+def record_calibration(
+    store: Store,
+    device: Device,
+    *,
+    author: str,
+    today: date,
+    done_on: date,
+    due_on: date,
+    laboratory: str,
+    coupler: str,
+    kind: str = "acoustic",
+    retspl: str | Mapping[str, float] | None = None,
+    full_scale_db_spl: Mapping[str, Mapping[str, float]] | None = None,
+    floor_dbfs: float = FLOOR_DBFS,
+) -> Calibration:
+    """Store a laboratory's calibration. RETSPL belongs to the coupler that it was measured in.
+
+    `retspl` is the name of a shipped table or a table by frequency. A browser's sound needs it
+    with `full_scale_db_spl`, the sound pressure of a full-scale sine by ear and frequency.
+    """
+    table: dict[str, Any] = {}
+    if kind in calibration.MEASURED_KINDS:
+        table = _table(device, coupler, retspl, full_scale_db_spl, floor_dbfs)
+    if done_on > today:
+        raise Refusal("the day of a calibration is not in the future", got=done_on)
+    if due_on > done_on + LONGEST_CALIBRATION:
+        raise Refusal("the next calibration is due within two years", got=due_on)
+    return store.add_calibration(
+        device.id,
+        author=author,
+        done_on=done_on,
+        due_on=due_on,
+        laboratory=laboratory,
+        coupler=coupler,
+        kind=kind,
+        table=table,
+    )
+
+
+def _table(
+    device: Device,
+    coupler: str,
+    retspl: str | Mapping[str, float] | None,
+    full_scale_db_spl: Mapping[str, Mapping[str, float]] | None,
+    floor_dbfs: float,
+) -> dict[str, Any]:
+    if not device.fingerprint:
+        if full_scale_db_spl is not None:
+            raise Refusal("an audiometer keeps its own table; none is entered here")
+        return {}
+    if retspl is None or full_scale_db_spl is None:
+        raise Refusal(
+            "a browser's sound needs retspl and full_scale_db_spl of both ears",
+            code="needs-table",
+        )
+    values, source = retspl, "entered with the calibration"
+    if isinstance(retspl, str):
+        preset = retspl_presets().get(retspl)
+        if preset is None:
+            raise Refusal("there is no RETSPL table of this name", got=retspl)
+        if device.transducer not in ("unknown", preset.transducer):
+            raise Refusal(f"this RETSPL table is for {preset.transducer} earphones, not others")
+        if preset.coupler != coupler:
+            raise Refusal(f"this RETSPL table is for the coupler {preset.coupler}, not another")
+        values = {f"{f:g}": level for f, level in preset.db_spl.items()}
+        source = f"{preset.name}: {preset.source} ({preset.status})"
+    table = {
+        "full_scale_db_spl": full_scale_db_spl,
+        "retspl_source": source,
+        "retspl_db": values,
+        "floor_dbfs": floor_dbfs,
+    }
+    sound_of_calibration(table, device.name, device.fingerprint)  # refuses bad tables
+    return table
+
+
+def record_check(
+    store: Store,
+    device: Device,
+    *,
+    author: str,
+    today: date,
+    listener: str,
+    deviations_db: Mapping[str, Mapping[str, float]],
+) -> Calibration:
+    """Store a daily check with somebody whose hearing is known.
+
+    `deviations_db` says by ear and frequency how far today's thresholds are from the usual ones;
+    `calibration.FAILING_DEVIATION_DB` or more blocks the device until it is calibrated.
+    """
+    if not all(deviations_db.get(ear) for ear in EARS):
+        raise Refusal("a daily check needs at least one frequency of each ear")
+    return store.add_calibration(
+        device.id,
+        author=author,
+        done_on=today,
+        due_on=today,
+        laboratory=listener,
+        coupler=EARS_AS_COUPLER,
+        kind="biological",
+        table={"deviations_db": deviations_db},
+    )
 
 
 def compare_devices(
@@ -37,16 +278,17 @@ def compare_devices(
     same = device_id is not None and device_id == visit.device_id
     if relative or reference.relative:
         if not (relative and reference.relative and same and device_id is not None):
-            raise Refusal(
-                f"exam {reference.id} cannot be the reference: levels without calibration compare "
-                "only with those of the same device, earphones and volume"
+            raise Conflict(
+                "{exam} cannot be the reference: levels without calibration compare only with "
+                "those of the same device, earphones and volume",
+                exam=reference.id,
             )
         return CALIBRATED_OFFSET_DB, ""
     if reference.kind == "audiogram":
         return UNKNOWN_OFFSET_DB, "Reference calibration unknown."
     if same:
         return 0.0, ""
-    then = visit.started_at.astimezone(ZoneInfo(visit.zone)).date()
+    then = local_day(visit.started_at, visit.zone)
     states = [
         _calibration_state(store, one, day)
         for one, day in ((visit.device_id, then), (device_id, today))
@@ -62,20 +304,27 @@ def _calibration_state(store: Store, device_id: int | None, day: date) -> str:
     return calibration.state(store.device(device_id), store.calibration_on(device_id, day), day)
 
 
-def why_not_go_on(store: Store, record: ExamRecord, today: date) -> str | None:
-    """Why an exam that a device plays cannot be gone on with, retested or continued today.
+def require_same_conditions(store: Store, record: ExamRecord, today: date) -> None:
+    """Refuse to resume, retest or continue an exam on another day or with another calibration.
 
-    Its levels are those of its own day and calibration: another day or another table would play
-    other ones than it says.
+    Its levels are those of its own day and calibration: any other would play other ones than it
+    says.
     """
     visit = store.visit(record.visit_id)
-    if visit.started_at.astimezone(ZoneInfo(visit.zone)).date() != today:
-        return "this visit was on another day: give the exam up, and begin a new test"
+    if local_day(visit.started_at, visit.zone) != today:
+        raise Conflict(
+            "this visit was on another day", advice="give the exam up and begin a new test"
+        )
     if visit.device_id is None:
-        return None
+        return
     device = store.device(visit.device_id)
     if calibration.daily_check(store.calibrations(device.id), today) == "failed":
-        return "a daily check of the device has failed: it has to be calibrated first"
+        raise Conflict(
+            "a daily check of the device has failed: it has to be calibrated first",
+            code="device-blocked",
+            device=device.id,
+        )
     if sound_of(store, device, today) != Delivery.from_dict(record.delivery).sound:
-        return "the device was calibrated anew: give the exam up, and begin a new test"
-    return None
+        raise Conflict(
+            "the device was calibrated anew", advice="give the exam up and begin a new test"
+        )

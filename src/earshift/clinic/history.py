@@ -11,20 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from earshift.clinic.devices import compare_devices
 from earshift.clinic.plan import CLINIC_RULE
 from earshift.clinic.references import as_reference, measured_at, reference_for, references
-from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import Exam
-from earshift.engine.reference import audiogram_of
+from earshift.days import local_day
+from earshift.engine.exam import Exam, Screen, audiogram_of
 from earshift.engine.refusal import Refusal
-from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import Rule, as_rule, judge_ear
-from earshift.engine.screen import Screen
+from earshift.engine.shift import RuleSettings
+from earshift.engine.stimulus import Audiogram
 from earshift.engine.values import EARS
 from earshift.records import Baseline, ExamRecord
 
@@ -97,7 +95,7 @@ def propose(occasions: Sequence[Occasion], rule: Rule, baseline: int | None) -> 
         full = [o.exam_id for o in judged if o.day >= first.day and _is_full(o)]
         exam_id = full[-1] if full else None
         step = (
-            f"exam {exam_id} could become the baseline"
+            "the newest full exam could become the baseline"
             if exam_id is not None
             else "a full exam is needed before the baseline can be revised"
         )
@@ -112,8 +110,8 @@ def propose(occasions: Sequence[Occasion], rule: Rule, baseline: int | None) -> 
         return Proposal(
             IMPROVED,
             measured[-1].exam_id,
-            f"Exam {measured[-1].exam_id} is better than the baseline by as much as {rule.name} "
-            "asks for the worse: it could become the baseline, if a professional agrees.",
+            f"The newest full exam is better than the baseline by as much as {rule.name} asks for "
+            "the worse: it could become the baseline, if a professional agrees.",
         )
     return None
 
@@ -138,7 +136,7 @@ def ear_history(
     """
     wanted = as_rule(rule)
     if ear not in EARS:
-        raise Refusal(f"ear must be {' or '.join(EARS)}, got {ear!r}")
+        raise Refusal(f"ear must be {' or '.join(EARS)}", got=ear)
     chosen = tuple(b for b in store.baselines(person_id) if b.ear == ear)
     usable, _ = references(store, person_id, ear)
     oldest = usable[0] if usable else None
@@ -165,7 +163,7 @@ def _occasion(
 ) -> Occasion:
     seen = store.visit(record.visit_id)
     at = measured_at(record, seen)
-    day = at.astimezone(ZoneInfo(seen.zone)).date()
+    day = local_day(at, seen.zone)
     undated = record.kind == "audiogram" and record.measured_at is None
     plain = Occasion(record.id, record.kind, at, day, note=UNDATED if undated else "")
     if record.kind == "screen":
@@ -175,7 +173,7 @@ def _occasion(
     if baseline.id == record.id:
         return _noted(plain, "the baseline")
     if measured_at(baseline, store.visit(baseline.visit_id)) > at:
-        return _noted(plain, f"measured before the baseline, exam {baseline.id}")
+        return _noted(plain, "measured before the baseline")
     try:
         offset, words = compare_devices(store, baseline, seen.device_id, record.relative, day)
         reference, now = (as_reference(store, one) for one in (baseline, record))
@@ -187,8 +185,8 @@ def _occasion(
                 "decision": finding.decision,
                 "shifts_db": tuple(finding.shifts_db.items()),
             }
-    except ValueError as error:
-        return _noted(plain, str(error))
+    except Refusal as refusal:  # an occasion that cannot be compared is still an occasion
+        return _noted(plain, refusal.sentence)
     return replace(_noted(plain, words), against=baseline.id, rule=rule.name, **judged)
 
 
@@ -232,7 +230,7 @@ def revise_baseline(
 ) -> Baseline:
     """Choose the exam that an ear is compared with from now on: a professional's decision."""
     if not isinstance(reason, str) or not reason.strip():
-        raise Refusal("a baseline is revised for a reason: say which one")
+        raise Refusal("choosing a baseline needs a reason")
     record = reference_for(
         store, person_id, ear, exam_id, relative_device=_own_device(store, exam_id)
     )

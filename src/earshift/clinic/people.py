@@ -1,12 +1,16 @@
-"""Finding people, and the visit that somebody is on today."""
+"""Finding people, what may be known of them, and the visit that somebody is on today."""
 
-import re
-from datetime import UTC, datetime
-from zoneinfo import ZoneInfo
+from datetime import date
+from typing import Any
 
-from earshift.engine.refusal import Refusal
+from earshift.days import local_day
+from earshift.days import today as local_today
+from earshift.engine.refusal import Conflict, NotFound, Refusal
 from earshift.records import ExamRecord, Person, Visit
 from earshift.store import Store
+
+SEXES = ("female", "male", "other", "unknown")
+EARLIEST_BIRTH = date(1880, 1, 1)
 
 
 def find_person(store: Store, given: str) -> Person:
@@ -18,21 +22,45 @@ def find_person(store: Store, given: str) -> Person:
     if wanted.strip() and not (explicit and how == "id"):
         by_code = store.person_by_code(wanted)
     by_id = None
-    if re.fullmatch("[0-9]{1,18}", wanted) and not (explicit and how == "code"):
+    is_number = wanted.isascii() and wanted.isdigit() and len(wanted) <= 18
+    if is_number and not (explicit and how == "code"):
         try:
             by_id = store.person(int(wanted))
-        except ValueError:
+        except NotFound:
             if by_code is None:
                 raise
     if by_code is not None and by_id is not None and by_code.id != by_id.id:
         raise Refusal(
-            f"{wanted!r} is the id of one person and the code of another (person {by_code.id}); "
-            f"say id:{wanted} or code:{wanted}"
+            "this is the id of one person and the code of another",
+            code="two-people",
+            advice=f"say id:{wanted} or code:{wanted}",
+            got=wanted,
         )
     found = by_code or by_id
     if found is None:
-        raise Refusal(f"nobody has the id or code {given!r}; `earshift person list` shows all")
+        raise NotFound("nobody has this id or code", code="no-such-person", got=given)
     return found
+
+
+def check_birth_date(born: date | None, today: date) -> None:
+    """Refuse a date on which nobody who is tested today was born."""
+    if born is not None and not EARLIEST_BIRTH <= born <= today:
+        raise Refusal(
+            f"a date of birth is not before {EARLIEST_BIRTH} and not in the future", got=born
+        )
+
+
+def clean_identity(given: dict[str, Any], today: date) -> dict[str, Any]:
+    """Code, name, birth date and sex as they are stored: blank text is no text."""
+    clean: dict[str, Any] = {
+        name: (value.strip() or None) if isinstance(value, str) else value
+        for name, value in given.items()
+    }
+    sex = clean.get("sex")
+    if sex is not None and sex not in SEXES:
+        raise Refusal(f"sex must be one of {', '.join(SEXES)}", got=sex)
+    check_birth_date(clean.get("birth_date"), today)
+    return clean
 
 
 def todays_visit(
@@ -49,9 +77,9 @@ def todays_visit(
 
     Another mode or another device is another visit; so is a `fresh` one.
     """
-    today = datetime.now(UTC).astimezone(ZoneInfo(zone)).date()
+    today = local_today(zone)
     for visit in [] if fresh else reversed(store.visits(person_id)):
-        same_day = visit.started_at.astimezone(ZoneInfo(zone)).date() == today
+        same_day = local_day(visit.started_at, zone) == today
         if same_day and (visit.mode, visit.device_id) == (mode, device_id):
             return visit
     return store.open_visit(person_id, author=author, zone=zone, mode=mode, device_id=device_id)
@@ -60,10 +88,21 @@ def todays_visit(
 def unfinished(
     store: Store, person_id: int, ear: str, *, simulated: bool = False
 ) -> list[ExamRecord]:
-    """Exams and screens of this ear that can be gone on with, oldest first: real or simulated."""
+    """Exams and screens of this ear that can be resumed, oldest first: real or simulated."""
     return [
         record
         for record in store.exams(person_id, ear=ear)
         if record.state in ("open", "paused")
         and (store.visit(record.visit_id).mode == "simulated") == simulated
     ]
+
+
+def require_none_unfinished(
+    store: Store, person_id: int, ear: str, *, simulated: bool = False
+) -> None:
+    """An ear has one unfinished exam at a time."""
+    left = unfinished(store, person_id, ear, simulated=simulated)
+    if left:
+        raise Conflict(
+            f"{{exam}} of the {ear} ear is not finished", code="unfinished-exam", exam=left[-1].id
+        )

@@ -3,23 +3,25 @@
 import secrets
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
-from datetime import date, datetime
+from datetime import date
 from typing import Any
 
 from earshift import __version__
 from earshift.clinic.devices import compare_devices
 from earshift.clinic.rebuild import rebuild
 from earshift.clinic.references import as_reference, reference_for, references
+from earshift.days import today as local_today
 from earshift.devices.delivery import Delivery
-from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import Exam
-from earshift.engine.limits import Limits
-from earshift.engine.protocol import Protocol
-from earshift.engine.reference import audiogram_of
-from earshift.engine.refusal import Refusal
-from earshift.engine.rule_settings import RuleSettings
+from earshift.engine.change import Protocol
+from earshift.engine.exam import (
+    Exam,
+    Screen,
+    audiogram_of,
+)
+from earshift.engine.refusal import Conflict, Refusal
 from earshift.engine.rules import Rule
-from earshift.engine.screen import Screen
+from earshift.engine.shift import RuleSettings
+from earshift.engine.stimulus import Audiogram, Limits
 from earshift.engine.values import EARS
 from earshift.records import ExamRecord, Visit
 from earshift.store import Store
@@ -52,9 +54,9 @@ def plan_exam(
         domain=delivery.domain,
         seed=_seed(seed),
         max_tones=max_tones,
-        limits=limits or delivery.limits(_ear(ear)),
+        limits=limits or delivery.limits(checked_ear(ear)),
     )
-    return Plan(_ear(ear), exam, delivery=delivery)
+    return Plan(checked_ear(ear), exam, delivery=delivery)
 
 
 def plan_screen(
@@ -83,9 +85,14 @@ def plan_screen(
     delivery = delivery or Delivery()
     own_device = device_id if delivery.relative else None
     record = reference_for(
-        store, person_id, _ear(ear), reference, simulated=simulated, relative_device=own_device
+        store,
+        person_id,
+        checked_ear(ear),
+        reference,
+        simulated=simulated,
+        relative_device=own_device,
     )
-    today = datetime.now().astimezone().date() if today is None else today
+    today = local_today() if today is None else today
     offset, comparison = compare_devices(store, record, device_id, delivery.relative, today)
     if simulated:  # nobody's ears and nobody's device
         offset, comparison = 0.0, ""
@@ -110,7 +117,7 @@ def plan_continuation(store: Store, screen: ExamRecord) -> Plan:
     """The full exam of an ear that begins with every tone of its screen."""
     sitting = rebuild(screen, store.trials(screen.id))
     if not isinstance(sitting, Screen):
-        raise Refusal(f"exam {screen.id} is a full exam already")
+        raise Conflict("{exam} is a full exam already", exam=screen.id)
     delivery = replace(
         Delivery.from_dict(screen.delivery), continues=screen.id, loud_confirmed=False
     )
@@ -161,9 +168,9 @@ def open_exam(store: Store, visit: Visit, plan: Plan, *, author: str) -> ExamRec
     )
 
 
-def _ear(ear: str) -> str:
+def checked_ear(ear: str) -> str:
     if ear not in EARS:
-        raise Refusal(f"ear must be {' or '.join(EARS)}, got {ear!r}")
+        raise Refusal(f"ear must be {' or '.join(EARS)}", got=ear)
     return ear
 
 

@@ -1,15 +1,72 @@
 """What an ear may be compared with, and what it is compared with by default."""
 
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
+from earshift import records
 from earshift.clinic.rebuild import carried_trials, rebuild
-from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import (
-    Exam,
-)
-from earshift.engine.refusal import Refusal
+from earshift.engine.exam import Exam
+from earshift.engine.refusal import Conflict
+from earshift.engine.stimulus import Audiogram
 from earshift.records import ExamRecord, Visit
 from earshift.store import Store
+
+UNRELIABLE = "its answers were not reliable"
+CAUTION = "Its answers were not reliable: it is compared with only when it is chosen."
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A full exam or audiogram of an ear, and whether a new screen may be compared with it."""
+
+    record: ExamRecord
+    visit: Visit
+    baseline: bool  # chosen by a professional, or the oldest usable one
+    default: bool  # what a screen is compared with when none is named
+    reason: str | None  # why it cannot be chosen
+    caution: str | None  # what to know before choosing it
+
+
+def choices(
+    store: Store, person_id: int, ear: str, *, relative_device: int | None = None
+) -> list[Choice]:
+    """All finished full exams and audiograms of a real ear, the default one first.
+
+    Then come the others that may be chosen, oldest first, and then those that may not. What is
+    offered here is what `reference_for` takes. `relative_device` is a device without calibration.
+    """
+    usable, _ = references(store, person_id, ear, relative_device=relative_device)
+    chosen = store.baseline(person_id, ear)
+    first = usable[0].id if usable else None
+    found = []
+    for record in store.exams(person_id, ear=ear):
+        visit = store.visit(record.visit_id)
+        if record.kind == "screen" or record.state != "done" or visit.mode == "simulated":
+            continue
+        reason = _why_no_reference(record, visit, False, relative_device)
+        is_baseline = record.id == (first if chosen is None else chosen.exam_id)
+        found.append(
+            Choice(
+                record,
+                visit,
+                baseline=is_baseline,
+                default=is_baseline and reason is None,
+                reason=None if reason is None else f"{reason[0].upper()}{reason[1:]}.",
+                caution=CAUTION if reason is None and _unreliable(store, record) else None,
+            )
+        )
+    found.sort(key=lambda one: (measured_at(one.record, one.visit), one.record.id))
+    return sorted(found, key=lambda one: (not one.default, one.reason is not None))
+
+
+def baseline_exam(store: Store, person_id: int, ear: str) -> int | None:
+    """The exam that is an ear's baseline: the one chosen last, or the oldest usable one."""
+    chosen = store.baseline(person_id, ear)
+    if chosen is not None:
+        return chosen.exam_id
+    usable, _ = references(store, person_id, ear)
+    return usable[0].id if usable else None
 
 
 def reference_for(
@@ -37,16 +94,17 @@ def reference_for(
         elif record.ear != ear:
             reason = f"it is of the {record.ear} ear, and ears are never mixed"
         if reason is not None:
-            raise Refusal(f"exam {exam_id} cannot be the reference: {reason}")
+            raise Conflict("{exam} cannot be the reference: " + reason, exam=exam_id)
         return record
     chosen = store.baseline(person_id, ear)
     if chosen is not None:
         record = store.exam(chosen.exam_id)
         reason = _why_no_reference(record, store.visit(record.visit_id), simulated, relative_device)
         if reason is not None:
-            raise Refusal(
-                f"the baseline of the {ear} ear, exam {record.id}, cannot be used here: {reason}; "
-                "name another exam by --reference"
+            raise Conflict(
+                f"the baseline of the {ear} ear, {{exam}}, cannot be used here: {reason}",
+                code="baseline-unusable",
+                exam=record.id,
             )
         return record
     usable, reasons = references(
@@ -54,10 +112,14 @@ def reference_for(
     )
     if usable:
         return usable[0]
-    raise Refusal(
-        f"person {person_id} has no full exam or imported audiogram of the {ear} ear to compare "
-        f"with{' (' + '; '.join(reasons) + ')' if reasons else ''}; run `earshift exam` or "
-        "`earshift import` first"
+    named: dict[str, Any] = {f"exam_{place}": number for place, (number, _) in enumerate(reasons)}
+    why = "; ".join(f"{{exam_{place}}}: {reason}" for place, (_, reason) in enumerate(reasons))
+    raise Conflict(
+        f"{{person}} has no full exam or imported audiogram of the {ear} ear to compare with"
+        + (f" ({why})" if why else ""),
+        code="no-reference",
+        person=person_id,
+        **named,
     )
 
 
@@ -68,18 +130,21 @@ def references(
     *,
     simulated: bool = False,
     relative_device: int | None = None,
-) -> tuple[list[ExamRecord], list[str]]:
-    """All that this ear can be compared with, as they were measured, and why not the others."""
+) -> tuple[list[ExamRecord], list[tuple[int, str]]]:
+    """All that this ear can be compared with, as they were measured, and why not the others.
+
+    The others are pairs of an exam and a reason.
+    """
     usable, reasons = [], []
     for record in store.exams(person_id, ear=ear):
         visit = store.visit(record.visit_id)
         reason = _why_no_reference(record, visit, simulated, relative_device)
         if reason is None and _unreliable(store, record):
-            reason = "its answers were not reliable: it serves only when it is chosen"
+            reason = f"{UNRELIABLE}: it serves only when it is chosen"
         if reason is None:
             usable.append((measured_at(record, visit), record.id, record))
         elif record.kind != "screen":
-            reasons.append(f"exam {record.id}: {reason}")
+            reasons.append((record.id, reason))
     return [record for _, _, record in sorted(usable, key=lambda item: item[:2])], reasons
 
 
@@ -90,8 +155,8 @@ def _unreliable(store: Store, record: ExamRecord) -> bool:
 
 
 def measured_at(record: ExamRecord, visit: Visit) -> datetime:
-    """When the ear was measured; of an audiogram without a date, when it was imported."""
-    return visit.started_at if record.measured_at is None else record.measured_at
+    """Where an exam stands in time; an audiogram without a date, where it was imported."""
+    return records.measured_at(record, visit) or visit.started_at
 
 
 def _why_no_reference(
@@ -114,6 +179,6 @@ def as_reference(store: Store, record: ExamRecord) -> Exam | Audiogram:
     """A stored full exam or audiogram as a screen takes it."""
     if record.kind == "audiogram":
         return Audiogram.from_dict(record.design)
-    sitting = rebuild(record, (*carried_trials(store, record), *store.trials(record.id)))
-    assert isinstance(sitting, Exam)
-    return sitting
+    procedure = rebuild(record, (*carried_trials(store, record), *store.trials(record.id)))
+    assert isinstance(procedure, Exam)
+    return procedure

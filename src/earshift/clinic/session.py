@@ -6,37 +6,28 @@ at the end stores the result as it was shown. The command line and the web drive
 """
 
 import copy
-import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from earshift import __version__
-from earshift.clinic.rebuild import carried_trials, live_trials, own_level, rebuild
+from earshift.clinic import practice as practising
+from earshift.clinic.rebuild import rebuild, without_silence
 from earshift.clinic.references import references
-from earshift.clinic.view import reference_thresholds, within
+from earshift.clinic.view import ExamView, TrialView, view_of
 from earshift.devices.delivery import Delivery, supervised_limits
-from earshift.engine.checks import as_heard, finite
-from earshift.engine.exam import Exam
+from earshift.engine.exam import Exam, Screen
 from earshift.engine.refusal import Conflict, Refusal
-from earshift.engine.screen import Screen
-from earshift.engine.thresholds import Threshold
-from earshift.engine.tone import Tone
-from earshift.engine.verdict import reliability
-from earshift.records import ResultRecord, TrialRecord
+from earshift.engine.stimulus import Tone, as_heard, finite
+from earshift.records import ExamRecord, ExamSnapshot, ResultRecord, TrialRecord, measured_on
 from earshift.store import Store
+from earshift.store.errors import ExamChanged
+from earshift.store.trials import live_trials
 
 CATCH_EVERY = 8  # one silent trial in every eight presentations
 VOIDS_OF_TRIAL = 1000  # in a trial's id, its number comes before, and what was taken back after
-PRACTICE_HZ, PRACTICE_DB_HL, PRACTICE_TRIES = 1000.0, 40.0, 4
-OWN_LEVEL_STEP_DB, OWN_LEVEL_SOUGHT_UP_TO = 5.0, 40.0
-TURN_DOWN = "The softest tone was heard: turn the volume down, or check that nothing amplifies it."
-VOLUME_MOVED = "The volume is not what it was before the break: set it as it was."
-TURN_UP = "No soft tone was heard: turn the volume up to where it was set, and check the earphones."
-PROBLEMS = (TURN_DOWN, TURN_UP, VOLUME_MOVED)
 
 # Streams of chance apart from those of the engine, which uses the numbers below ten.
 _CATCH, _GAP = 11, 13
@@ -68,8 +59,7 @@ def catch_due(seed: int, answered: int) -> bool:
     return place == np.random.default_rng((seed, block, _CATCH)).integers(1, CATCH_EVERY)
 
 
-class MovedOn(Conflict):
-    """Another program has closed, paused or answered the exam; nothing was taken here."""
+MovedOn = ExamChanged  # an older name, which programs catch
 
 
 class Session:
@@ -86,19 +76,49 @@ class Session:
     def __init__(self, store: Store, exam_id: int, *, author: str, practice: bool = False) -> None:
         self.store, self.author = store, author
         self._practice = practice
-        self._load(exam_id)
+        self._begin_from(store.snapshot(exam_id))
 
-    def _load(self, exam_id: int) -> None:
-        self.record = self.store.exam(exam_id)
-        self.delivery = Delivery.from_dict(self.record.delivery)
-        self.trials: tuple[TrialRecord, ...] = self.store.trials(exam_id)
-        self.presses = len(self.store.presses(exam_id))
-        self._carried = carried_trials(self.store, self.record)
+    def _begin_from(self, snapshot: ExamSnapshot) -> None:
+        self.snapshot = snapshot
+        self.delivery = Delivery.from_dict(snapshot.exam.delivery)
+        self._carried = without_silence(snapshot.carried)
         self.sitting = self._fold()
-        self._opened_at = self.store.opened_at(exam_id)
+        self._forget()
 
     def _fold(self) -> Exam | Screen:
         return rebuild(self.record, (*self._carried, *self.trials), self.presses)
+
+    def _forget(self) -> None:
+        """Drop what was computed for a question that is no longer asked."""
+        self._next: Presentation | None = None
+        self._ahead: dict[bool, Session] = {}
+
+    def _stored(self, rows: int, **changed: Any) -> None:
+        """Take into account what this session itself has stored, in so many rows."""
+        self.snapshot = replace(self.snapshot, version=self.snapshot.version + rows, **changed)
+        self._forget()
+
+    def refresh(self) -> None:
+        """Read the store once; what another program has changed is taken over."""
+        snapshot = self.store.snapshot(self.record.id, self.snapshot)
+        if snapshot.version == self.snapshot.version:
+            self.snapshot = snapshot
+        else:
+            self._begin_from(snapshot)
+
+    @property
+    def record(self) -> ExamRecord:
+        return self.snapshot.exam
+
+    @property
+    def trials(self) -> tuple[TrialRecord, ...]:
+        """All presentations so far, those that were taken back included."""
+        return self.snapshot.trials
+
+    @property
+    def presses(self) -> int:
+        """How often the button was pressed outside every response window."""
+        return self.snapshot.presses
 
     @property
     def done(self) -> bool:
@@ -111,7 +131,7 @@ class Session:
         return len(self.sitting.trials)
 
     @property
-    def catches(self) -> list[bool]:
+    def catch_responses(self) -> list[bool]:
         """Answers to the silent trials: each "heard" is a false alarm."""
         return [trial.heard for trial in live_trials(self.trials) if trial.kind == "catch"]
 
@@ -119,12 +139,7 @@ class Session:
     def _catch_missing(self) -> bool:
         # A screen can decide before its first planned silent trial. Nobody would then know whether
         # this person answers to silence, so one is presented before the end.
-        return self.tones > 0 and not self.catches
-
-    @property
-    def carried(self) -> tuple[TrialRecord, ...]:
-        """Of a full exam that goes on from a screen: the screen's tones."""
-        return tuple(trial for trial in self._carried if trial.kind == "tone")
+        return self.tones > 0 and not self.catch_responses
 
     @property
     def trial_id(self) -> int:
@@ -132,16 +147,21 @@ class Session:
 
         An answer that is on its way meanwhile is then an answer to nothing.
         """
-        voided = len(self.trials) - len(live_trials(self.trials))
-        return (len(self.trials) + 1) * VOIDS_OF_TRIAL + voided
+        answered, void = self.snapshot.counts
+        return (answered + 1) * VOIDS_OF_TRIAL + void
 
     def presentation(self) -> Presentation:
         """What to present next. The same until it is answered, in this process or another."""
+        if self._next is None:
+            self._next = self._choose_next()
+        return self._next
+
+    def _choose_next(self) -> Presentation:
         practice = self._practice_level()
         if practice is not None:
-            return self._present("practice", PRACTICE_HZ, practice)
+            return self._present("practice", practising.PRACTICE_HZ, practice)
         tone = self.sitting.ask()
-        answered = self.tones + len(self.catches)
+        answered = self.tones + len(self.catch_responses)
         if catch_due(self.sitting.seed, answered) or (self.sitting.done and self._catch_missing):
             return self._present("catch", tone.frequency_hz, None)
         return self._present("tone", tone.frequency_hz, tone.level_db_hl)
@@ -149,66 +169,42 @@ class Session:
     def _present(self, kind: str, frequency_hz: float, level: float | None) -> Presentation:
         return Presentation(len(self.trials) + 1, kind, self.record.ear, frequency_hz, level)
 
-    @property
-    def _practised(self) -> list[TrialRecord]:
-        return [trial for trial in live_trials(self.trials) if trial.kind == "practice"]
-
     def _practice_level(self) -> float | None:
         """Level of the next practice tone; none once one was heard or the exam has begun."""
         if self.delivery.relative:
-            return self._climbing_level()
-        tried = self._practised
-        if self.tones + len(self.catches) > 0:
-            return None
-        wanted = self._practice and self.delivery.practice
-        if not wanted or len(tried) >= PRACTICE_TRIES or any(t.heard for t in tried):
+            return practising.climbing_level(self._practised_now, self._level_before, self._softest)
+        begun = self.tones + len(self.catch_responses) > 0
+        if begun or not (self._practice and self.delivery.practice):
             return None
         limits = self.sitting.limits or supervised_limits()
-        _, loudest = limits.range_at(self.sitting.domain)
-        place = self.sitting.domain.smooth[0].values.index(PRACTICE_HZ)
-        level = min(PRACTICE_DB_HL + limits.above_missed_db * len(tried), float(loudest[place]))
-        return math.floor(level / OWN_LEVEL_STEP_DB) * OWN_LEVEL_STEP_DB
+        practised = practising.practice_trials(self.trials)
+        return practising.learning_level(practised, limits, self.sitting.domain)
 
-    def _climbing_level(self) -> float | None:
-        """Without calibration: up from inaudible in small steps, until one is heard twice.
-
-        The volume may have been changed in every break, so each is followed by such a climb.
-        """
-        tried = self._practised_now
-        if own_level(tried) is not None:
-            return None
-        lowest = self.sitting.domain.intensity.values[0]
-        if not tried or tried[-1].played_db_hl is None:
-            known = self._own_before
-            return lowest if known is None else max(lowest, known - 2 * OWN_LEVEL_STEP_DB)
-        level = tried[-1].played_db_hl
-        return level if tried[-1].heard else level + OWN_LEVEL_STEP_DB
+    @property
+    def _softest(self) -> float:
+        return self.sitting.domain.intensity.values[0]
 
     @property
     def _practised_now(self) -> list[TrialRecord]:
         """Practice since the exam was begun or gone on with."""
-        return [trial for trial in self._practised if trial.at >= self._opened_at]
+        opened_at = self.snapshot.opened_at
+        assert opened_at is not None
+        return [one for one in practising.practice_trials(self.trials) if one.at >= opened_at]
 
     @property
-    def _own_before(self) -> float | None:
-        """The person's own level before the last break, if it was found."""
-        earlier = [t for t in (*self._carried, *self.trials) if t.at < self._opened_at]
-        return own_level(live_trials(earlier))
+    def _level_before(self) -> float | None:
+        """The detection level at 1 kHz before the last break, if it was found."""
+        opened_at = self.snapshot.opened_at
+        assert opened_at is not None
+        earlier = [one for one in (*self._carried, *self.trials) if one.at < opened_at]
+        return practising.detection_level_1khz(earlier)
 
     @property
     def volume_problem(self) -> str:
         """Without calibration: why practice shows that the volume cannot be right, if it does."""
-        tried = self._practised_now
-        if not self.delivery.relative or not tried:
+        if not self.delivery.relative:
             return ""
-        own, before = own_level(tried), self._own_before
-        if own == self.sitting.domain.intensity.values[0]:
-            return TURN_DOWN
-        if own is None:
-            level = self._climbing_level()
-            return TURN_UP if level is not None and level > OWN_LEVEL_SOUGHT_UP_TO else ""
-        moved = before is not None and abs(own - before) > OWN_LEVEL_STEP_DB
-        return VOLUME_MOVED if moved else ""
+        return practising.volume_problem(self._practised_now, self._level_before, self._softest)
 
     @property
     def gap_ms(self) -> int:
@@ -233,11 +229,15 @@ class Session:
             level = finite(played_db_hl, "played_db_hl")
         tone = Tone(asked.frequency_hz, 0.0 if level is None else level)
         self.sitting.domain.check(tone)
-        self._refuse_if_moved_on()
         trial = self._append(
             asked, played_db_hl=level, heard=as_heard(heard), reaction_ms=reaction_ms
         )
-        self._take(trial)
+        ahead = self._ahead.get(trial.heard) if played_db_hl is None else None
+        self._stored(1, trials=(*self.trials, trial))
+        if ahead is None:
+            self._tell(trial)
+        else:  # what the answer means and what follows it is known already
+            self.sitting, self._next = ahead.sitting, ahead._next
         return trial
 
     def _append(self, asked: Presentation, **given: Any) -> TrialRecord:
@@ -248,12 +248,12 @@ class Session:
             ear=asked.ear,
             frequency_hz=asked.frequency_hz,
             asked_db_hl=asked.level_db_hl,
-            number=asked.number,
+            expected=self.snapshot.counts,
             **given,
         )
 
-    def _take(self, trial: TrialRecord) -> None:
-        self.trials = (*self.trials, trial)
+    def _tell(self, trial: TrialRecord) -> None:
+        """Let the procedure know of a trial that is among the session's already."""
         if trial.kind == "tone":
             assert trial.played_db_hl is not None
             self.sitting.tell(Tone(trial.frequency_hz, trial.played_db_hl), trial.heard)
@@ -262,27 +262,37 @@ class Session:
         elif trial.kind == "practice" and self.delivery.relative:
             self.sitting = self._fold()  # it says how loud tones may be
 
-    def after(self, heard: bool) -> "Session":
-        """The session as it would be if what is asked now were answered so. Nothing is stored."""
+    def look_ahead(self) -> None:
+        """Work out what follows either answer, before it is given. Nothing is read or stored."""
+        if self.record.state != "open" or self.done:
+            return
+        for heard in (True, False):
+            if heard not in self._ahead:
+                self._ahead[heard] = self._after(heard)
+
+    def _after(self, heard: bool) -> "Session":
+        """The session as it would be if what is asked now were answered so."""
         asked = self.presentation()
-        other = copy.copy(self)
-        other.sitting = self.sitting.fork()
-        other._take(
-            TrialRecord(
-                id=0,
-                exam_id=self.record.id,
-                number=asked.number,
-                kind=asked.kind,
-                ear=asked.ear,
-                frequency_hz=asked.frequency_hz,
-                asked_db_hl=asked.level_db_hl,
-                played_db_hl=asked.level_db_hl,
-                heard=heard,
-                at=datetime.now(UTC),
-                author=self.author,
-            )
+        trial = TrialRecord(
+            id=0,
+            exam_id=self.record.id,
+            number=asked.number,
+            kind=asked.kind,
+            ear=asked.ear,
+            frequency_hz=asked.frequency_hz,
+            asked_db_hl=asked.level_db_hl,
+            played_db_hl=asked.level_db_hl,
+            heard=heard,
+            at=datetime.now(UTC),
+            author=self.author,
         )
-        return other
+        after = copy.copy(self)
+        after.sitting = self.sitting.fork()
+        after._stored(1, trials=(*self.trials, trial))
+        after._tell(trial)
+        if not after.done:
+            after.presentation()  # its tone is chosen now, and kept
+        return after
 
     def break_off(self, reason: str) -> None:
         """Void what is being presented, and set the exam aside until the set-up is checked.
@@ -290,9 +300,8 @@ class Session:
         The row stays: it may have been heard. The same is asked again under another number.
         """
         asked = self.presentation()
-        self._refuse_if_moved_on()
         trial = self._append(asked, played_db_hl=asked.level_db_hl, heard=False, void_reason=reason)
-        self.trials = (*self.trials, trial)
+        self._stored(2, trials=(*self.trials, trial))
         self.pause(reason)
 
     def begin_practice_again(self, reason: str) -> None:
@@ -300,7 +309,7 @@ class Session:
         for trial in self._practised_now:
             self.store.void_trial(trial.id, author=self.author, reason=reason)
         self.pause(reason)
-        self._load(self.record.id)
+        self.refresh()
 
     def press(self, after_onset_ms: float | None = None) -> None:
         """Store a press of the button outside every response window."""
@@ -310,7 +319,7 @@ class Session:
             number=len(self.trials) + 1,
             after_onset_ms=after_onset_ms,
         )
-        self.presses += 1
+        self._stored(1, presses=self.presses + 1)
         if isinstance(self.sitting, Screen):
             self.sitting.tell_press()
 
@@ -318,36 +327,13 @@ class Session:
         """Take the newest answer back: the row stays and is voided, and the same is asked again."""
         live = live_trials(self.trials)
         if not live:
-            raise Refusal("there is no answer to take back")
-        self._refuse_if_moved_on()
-        voided = self.store.void_trial(live[-1].id, author=self.author, reason=reason)
-        self.trials = tuple(voided if t.id == voided.id else t for t in self.trials)
+            raise Conflict("there is no answer to take back")
+        voided = self.store.void_trial(
+            live[-1].id, author=self.author, reason=reason, expected=self.snapshot.counts
+        )
+        self._stored(1, trials=tuple(voided if t.id == voided.id else t for t in self.trials))
         self.sitting = self._fold()
         return voided
-
-    def up_to_date(self) -> bool:
-        """Whether the store still says what this session was made from."""
-        exam_id = self.record.id
-        return (
-            self.store.exam(exam_id) == self.record
-            and self.store.trials(exam_id) == self.trials
-            and len(self.store.presses(exam_id)) == self.presses
-        )
-
-    def adopt(self, stored: "Session") -> None:
-        """Stand for a session whose stored answer has made come true what this one looked at."""
-        self.record, self.trials, self.author = stored.record, stored.trials, stored.author
-
-    def _refuse_if_moved_on(self) -> None:
-        """Two programs must not answer one exam: what the other did would change the question."""
-        record = self.store.exam(self.record.id)
-        if record.state != "open":
-            raise MovedOn(f"exam {record.id} is {record.state} and takes no answers")
-        if self.store.trials(record.id) != self.trials:
-            raise MovedOn(
-                f"another program is working on exam {record.id}, too; its answers are kept, "
-                "this one was not taken: go on there, or resume here"
-            )
 
     def pause(self, reason: str = "paused by the examiner") -> None:
         """Set the exam aside. Nothing is lost whether this is called or not."""
@@ -355,24 +341,25 @@ class Session:
 
     def resume(self, reason: str = "resumed") -> None:
         """Go on with a paused exam, or one whose program has died; the version is recorded."""
-        self._load(self.record.id)  # somebody else may have finished it during the pause
+        self.refresh()  # somebody else may have finished it during the pause
         if self.record.state not in ("open", "paused"):
-            raise Refusal(
-                f"exam {self.record.id} is {self.record.state}; only an open or paused exam "
-                "can be gone on with"
+            raise Conflict(
+                f"{{exam}} is {self.record.state}; only an open or paused exam can be resumed",
+                exam=self.record.id,
             )
         self._set_state("open", reason)
         # The write above waited for an answer that a dying program may have left on its way.
-        self._load(self.record.id)
+        self._begin_from(self.store.snapshot(self.record.id))
 
     def abandon(self, reason: str) -> None:
         """Give the exam up. Its answers stay, and it gets no result."""
         self._set_state("abandoned", reason)
 
     def _set_state(self, state: str, reason: str) -> None:
-        self.record = self.store.set_exam_state(
+        record = self.store.set_exam_state(
             self.record.id, state, author=self.author, reason=reason, engine_version=__version__
         )
+        self._stored(1, exam=record)
 
     def finish(self) -> ResultRecord:
         """Store what is shown at the end, word for word, and close the exam.
@@ -380,25 +367,29 @@ class Session:
         An exam that ends before its last tone is abandoned: it has a result, but is no full exam.
         """
         if not self.tones and not self.sitting.done:
-            raise Refusal(f"exam {self.record.id} has no answers yet: there is nothing to show")
+            raise Conflict(
+                "{exam} has no answers yet: there is nothing to show", exam=self.record.id
+            )
         cleared = isinstance(self.sitting, Screen) and self.sitting.decision == "unchanged"
         if cleared and self._catch_missing:
-            raise Refusal(
-                f"exam {self.record.id} cannot end as unchanged before a silent trial has shown "
-                "whether silence is reported, too"
+            raise Conflict(
+                "{exam} cannot end as unchanged before a silent trial has shown whether silence "
+                "is reported, too",
+                exam=self.record.id,
             )
-        self._refuse_if_moved_on()
         # What reads records takes an exam that is done for a full one.
         cut_short = isinstance(self.sitting, Exam) and not self.sitting.done
+        closes_as = "abandoned" if cut_short else "done"
         result = self.store.add_result(
             self.record.id,
             author=self.author,
-            shown=self.shown(ended=True),
+            shown=self.view(ended=True).to_result(),
             settings=self.sitting.to_dict()["design"],
             engine_version=__version__,
-            closes_as="abandoned" if cut_short else "done",
+            closes_as=closes_as,
+            expected=self.snapshot.counts,
         )
-        self.record = self.store.exam(self.record.id)
+        self._stored(1, exam=replace(self.record, state=closes_as))
         return result
 
     def reference_words(self) -> str:
@@ -407,13 +398,8 @@ class Session:
         assert number is not None
         record = self.store.exam(number)
         visit = self.store.visit(record.visit_id)
-        measured = record.measured_at
-        if measured is None and record.kind != "audiogram":
-            measured = visit.started_at
-        zone = ZoneInfo(visit.zone)
-        words = f"exam {number} of " + (
-            "an unknown date" if measured is None else f"{measured.astimezone(zone):%Y-%m-%d}"
-        )
+        day = measured_on(record, visit)
+        words = f"exam {number} of {'an unknown date' if day is None else day}"
         simulated = self.store.visit(self.record.visit_id).mode == "simulated"
         chosen = self.store.baseline(visit.person_id, record.ear)
         if chosen is not None and chosen.exam_id == number:
@@ -421,73 +407,32 @@ class Session:
         usable, _ = references(self.store, visit.person_id, record.ear, simulated=simulated)
         others = [other.id for other in usable if other.id != number]
         if others:
-            words += f" (others: {', '.join(map(str, others))}; --reference chooses)"
+            words += f" (others: {', '.join(map(str, others))})"
         return words
 
     @property
     def caution(self) -> str:
         """What the practice tones say about the set-up, if anything."""
-        practice = self._practised
         if self.delivery.relative:
             return ""
-        if len(practice) < PRACTICE_TRIES or any(trial.heard for trial in practice):
-            return ""
-        loudest = max(trial.played_db_hl or 0.0 for trial in practice)
-        return (
-            f"No practice tone was heard up to {loudest:g} dB HL: check earphones, ear, "
-            "instruction and response before relying on this."
+        return practising.missed_practice(practising.practice_trials(self.trials))
+
+    def view(self, ended: bool = False) -> ExamView:
+        """What the exam says now, or when it has `ended`. Before the first answer that is little.
+
+        An exam that is closed is judged by whatever answers it has.
+        """
+        unit = "Levels are relative to this device: they are no hearing levels."
+        carried = [trial for trial in self._carried if trial.kind == "tone"]
+        return view_of(
+            self.sitting,
+            ear=self.record.ear,
+            state=self.record.state,
+            trials=[TrialView.of(trial) for trial in (*carried, *self.trials)],
+            presented=len(self.trials),
+            catch_responses=self.catch_responses,
+            presses=self.presses,
+            cautions=(self.caution, *self.delivery.remarks, unit if self.delivery.relative else ""),
+            ended=ended,
+            judged=ended or self.tones > 0 or self.record.state == "done",
         )
-
-    def thresholds(self) -> list[Threshold]:
-        """Thresholds at the frequencies that may be played; beyond what may be played, bounds."""
-        domain, limits = self.sitting.domain, self.sitting.limits
-        frequencies = domain.smooth[0].values
-        if limits is None:
-            return self.sitting.thresholds(list(frequencies))
-        reach = {f: r for f, r in zip(frequencies, limits.reach(domain), strict=True) if r}
-        return [within(t, *reach[t.frequency_hz]) for t in self.sitting.thresholds(list(reach))]
-
-    def shown(self, ended: bool = False) -> dict[str, Any]:
-        """What the exam says now, or when it has `ended`: see `earshift.records.ResultRecord`."""
-        thresholds = self.thresholds()
-        catches = self.catches
-        shown: dict[str, Any] = {
-            "verdict": None,
-            "rule": None,
-            "thresholds": [asdict(threshold) for threshold in thresholds],
-            "reference_thresholds": [],
-            "tones": self.tones,
-            "catch_trials": len(catches),
-            "false_alarms": sum(catches),
-            "presses": self.presses,
-            "unit": self.sitting.domain.intensity.unit,
-            "complete": self.sitting.done,
-        }
-        if isinstance(self.sitting, Exam):
-            going_on = not ended and self.record.state in ("open", "paused")
-            full = "Exam under way" if going_on else "Exam ended early"
-            full = "Full exam" if self.sitting.done else full
-            words = f"{full}: thresholds measured with {self.tones} tones."
-            reliable = reliability(catches, self.presses, self.tones)
-            if reliable != "good":
-                words += (
-                    f" Reliability {reliable}: {sum(catches)} of {len(catches)} silent trials were "
-                    f"reported as heard, and the button was pressed {self.presses} times when "
-                    "nothing was played."
-                )
-            return shown | {"words": self._with_cautions(words), "reliability": reliable}
-        verdict = self.sitting.verdict()
-        rule = self.sitting.rule
-        return shown | {
-            "verdict": verdict.to_dict(),
-            "words": self._with_cautions(str(verdict)),
-            "rule": None if rule is None else rule.to_dict(),
-            "reference_thresholds": [asdict(t) for t in reference_thresholds(self.sitting)],
-        }
-
-    def _with_cautions(self, words: str) -> str:
-        unit = ""
-        if self.delivery.relative:
-            unit = "Levels are relative to this device: they are no hearing levels."
-        parts = (words, self.caution, *self.delivery.remarks, unit)
-        return " ".join(part for part in parts if part)

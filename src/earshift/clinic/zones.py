@@ -14,7 +14,7 @@ def as_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise Refusal(f"a time zone has a name such as Europe/Berlin, got {name!r}") from None
+        raise Refusal("a time zone has a name such as Europe/Berlin", got=name) from None
     return name
 
 
@@ -29,6 +29,4 @@ def local_zone() -> str:
     for name in candidates:
         with suppress(ValueError):
             return as_zone(name)
-    raise Refusal(
-        "the time zone of this machine has no name; give one such as Europe/Berlin by --timezone"
-    )
+    raise Refusal("the time zone of this machine has no name", code="no-zone")

@@ -27,7 +27,7 @@ def state(device: Device | None, calibration: Calibration | None, on: date) -> s
     `calibration` is the one in force; one that was done later than that day does not count.
     """
     if isinstance(on, datetime) or not isinstance(on, date):
-        raise Refusal(f"a calibration is judged on a local date, got {on!r}")
+        raise Refusal("a calibration is judged on a local date", got=on)
     if device is None or calibration is None:
         return NONE
     if calibration.device_id != device.id:

@@ -32,7 +32,8 @@ def supervised_limits(cap_db_hl: float = CAP_DB_HL, confirmed: bool = False) -> 
     if not cap <= most:
         raise Refusal(
             f"tones may have at most {CAP_DB_HL:g} dB HL, and {CONFIRMED_CAP_DB_HL:g} dB HL after "
-            f"the examiner's confirmation; got a cap of {cap:g}"
+            "the examiner's confirmation",
+            got=cap,
         )
     return Limits(cap_db_hl=cap, above_heard_db=20.0, above_missed_db=20.0, above_reference_db=10.0)
 
@@ -55,9 +56,9 @@ class Delivery:
 
     def __post_init__(self) -> None:
         if self.answered_by not in ("examiner", "listener"):
-            raise Refusal(f"an examiner or a listener answers, got {self.answered_by!r}")
+            raise Refusal("an examiner or a listener answers", got=self.answered_by)
         if self.mode not in ("supervised", "self", "simulated"):
-            raise Refusal(f"a test is supervised, self or simulated, got {self.mode!r}")
+            raise Refusal("a test is supervised, self or simulated", got=self.mode)
         if self.sound is None and self.answered_by == "listener":
             raise Refusal("somebody who answers alone needs a device that plays the tones")
         if self.loud_confirmed and self.mode != "supervised":

@@ -66,12 +66,12 @@ class Sound:
 
     def __post_init__(self) -> None:
         if self.kind not in ("calibrated", "relative"):
-            raise Refusal(f"a sound is calibrated or relative, got {self.kind!r}")
+            raise Refusal("a sound is calibrated or relative", got=self.kind)
         object.__setattr__(self, "floor_dbfs", finite(self.floor_dbfs, "floor_dbfs"))
         if not -140.0 <= self.floor_dbfs < RELATIVE_HIGHEST_DBFS:
             raise Refusal(
-                f"floor_dbfs must lie between -140 and {RELATIVE_HIGHEST_DBFS:g}, "
-                f"got {self.floor_dbfs:g}"
+                f"floor_dbfs must lie between -140 and {RELATIVE_HIGHEST_DBFS:g}",
+                got=self.floor_dbfs,
             )
         object.__setattr__(self, "retspl_db", _by_frequency(self.retspl_db, "retspl"))
         if not isinstance(self.full_scale_db_spl, Mapping):
@@ -171,8 +171,8 @@ def _check_calibrated(
     wrong = [v for table in scale.values() for v in table.values() if not 60.0 <= v <= 160.0]
     if wrong:
         raise Refusal(
-            "full_scale_db_spl is the sound pressure of a full-scale sine in dB SPL: "
-            f"60 to 160, got {wrong[0]:g}"
+            "full_scale_db_spl is the sound pressure of a full-scale sine in dB SPL: 60 to 160",
+            got=wrong[0],
         )
     if any(not -20.0 <= v <= 90.0 for v in retspl.values()):
         raise Refusal("retspl is the sound pressure at 0 dB HL in dB SPL: -20 to 90")
@@ -239,9 +239,9 @@ class Timing:
             if name != "pulses":
                 object.__setattr__(self, name, finite(value, name))
             if not 0 <= value <= 10_000:
-                raise Refusal(f"{name} must lie between 0 and 10000, got {value!r}")
+                raise Refusal(f"{name} must lie between 0 and 10000", got=value)
         if not 20 <= self.ramp_ms <= 50:
-            raise Refusal(f"ramp_ms must lie between 20 and 50, got {self.ramp_ms:g}")
+            raise Refusal("ramp_ms must lie between 20 and 50", got=self.ramp_ms)
         if self.pulse_ms < 2 * self.ramp_ms:
             raise Refusal("a pulse must hold both its ramps")
         if self.pulse_ms > LONGEST_PULSE_MS:

@@ -33,6 +33,7 @@ __all__ = [
     "References",
     "Rejected",
     "export",
+    "kind_of_content",
     "read_ears",
     "read_references",
 ]
@@ -41,6 +42,13 @@ SOURCES = ("nhanes", "niosh")
 IMPORTS = ("csv", "mie", "fhir", "nhanes")
 EXPORTS = ("csv", "parquet", "fhir", "bids")
 SUFFIXES = {".csv": "csv", ".tsv": "csv", ".json": "fhir", ".xpt": "nhanes"}
+
+
+def kind_of_content(content: bytes) -> str:
+    """The kind of a file without a name, by how it begins."""
+    if content.startswith(b"HEADER RECORD"):
+        return "nhanes"
+    return "fhir" if content.lstrip()[:1] == b"{" else "csv"
 
 
 def read_references(path: Path | str, kind: str | None = None, **options: Any) -> References:
@@ -54,11 +62,11 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
     file = Path(path)
     kind = SUFFIXES.get(file.suffix.lower()) if kind is None else kind
     if kind not in IMPORTS:
-        raise Refusal(
-            f"{file} is of an unknown kind; say which: {', '.join(IMPORTS)}"
-            if kind is None
-            else f"unknown kind {kind!r}; known: {', '.join(IMPORTS)}"
-        )
+        if kind is None:
+            raise Refusal(
+                f"{{file}} is of an unknown kind; say which: {', '.join(IMPORTS)}", file=file
+            )
+        raise Refusal(f"the kind is not one of {', '.join(IMPORTS)}", got=kind)
     try:
         how = Options(**options)
     except TypeError as error:
@@ -86,7 +94,7 @@ def export(
     from earshift.formats import bids, fhir_bundle, tables
 
     if kind not in EXPORTS:
-        raise Refusal(f"unknown kind {kind!r}; known: {', '.join(EXPORTS)}")
+        raise Refusal(f"the kind is not one of {', '.join(EXPORTS)}", got=kind)
     if kind == "bids" and identity:
         raise Refusal("a BIDS folder never holds identities; use csv, parquet or fhir")
     counted = _counted(visits, progress)
@@ -117,14 +125,14 @@ def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:
 
     formats = {"nhanes": nhanes, "niosh": niosh}
     if source not in formats:
-        raise Refusal(f"unknown source {source!r}; known: {', '.join(SOURCES)}")
+        raise Refusal(f"the source is not one of {', '.join(SOURCES)}", got=source)
     files = [Path(path) for path in paths]
     if not files:
         raise Refusal("no files given")
     seen: set[Path] = set()
     for file in files:
         if file.resolve() in seen:
-            raise Refusal(f"{file} is given twice, which would count its ears twice")
+            raise Refusal("{file} is given twice, which would count its ears twice", file=file)
         seen.add(file.resolve())
         formats[source].check(file)
     sizes = [file.stat().st_size for file in files]

@@ -69,5 +69,6 @@ def missing_columns(path: object, wanted: Sequence[str], found: Sequence[str]) -
         shown = ", ".join(repr(name[:20]) for name in found[:8])
         more = f" and {len(found) - 8} more" if len(found) > 8 else ""
         raise Refusal(
-            f"{path} lacks the columns {', '.join(missing)}; it has {shown or 'none'}{more}"
+            f"{{file}} lacks the columns {', '.join(missing)}; it has {shown or 'none'}{more}",
+            file=path,
         )

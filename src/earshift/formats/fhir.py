@@ -27,6 +27,7 @@ from earshift.formats.references import (
     Ear,
     Options,
     References,
+    Shown,
     as_birth_date,
     as_sex,
     checked_frequency,
@@ -87,7 +88,7 @@ def read(path: Path, options: Options) -> References:
             continue
         try:
             kind = _kind(resource)
-        except ValueError as error:
+        except Refusal as error:
             found.reject(number, error)
             continue
         if kind == "panel":
@@ -100,7 +101,7 @@ def read(path: Path, options: Options) -> References:
         try:
             for item in _read_panel(panel, bundle, options, members, path.name):
                 found.accept(number, item)
-        except ValueError as error:
+        except Refusal as error:
             found.reject(number, error)
     for number, resource in loose:
         if id(resource) not in members:
@@ -111,7 +112,9 @@ def read(path: Path, options: Options) -> References:
             )
     result = found.result()
     if not result.accepted and not result.rejected:
-        raise Refusal(f"{path} holds no pure-tone panel (LOINC {codes()['panel_air']})")
+        raise Refusal(
+            f"{{file}} holds no pure-tone panel (LOINC {codes()['panel_air']})", file=path
+        )
     return result
 
 
@@ -123,16 +126,21 @@ def _parse(path: Path) -> Json:
     values = sum(text.count(sign) for sign in ",[{")
     if values > MAX_VALUES:
         raise Refusal(
-            f"{path} holds about {values:,} values; at most {MAX_VALUES:,} are read: split it"
+            f"{{file}} holds about {values:,} values; at most {MAX_VALUES:,} are read: split it",
+            file=path,
         )
     try:
         data = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once_each)
     except RecursionError:
-        raise Refusal(f"{path} is nested too deeply for a FHIR file") from None
-    except ValueError as error:
-        raise Refusal(f"{path} is not valid JSON: {error}") from None
+        raise Refusal("{file} is nested too deeply for a FHIR file", file=path) from None
+    except Refusal as error:
+        raise error.within("{file} is not valid JSON: ", file=path) from None
+    except json.JSONDecodeError as error:
+        raise Refusal(f"{{file}} is not valid JSON: {error.msg}", file=path) from None
+    except ValueError:
+        raise Refusal("{file} is not valid JSON: a number is too long", file=path) from None
     if not isinstance(data, dict):
-        raise Refusal(f"{path} is not a FHIR resource but a JSON {type(data).__name__}")
+        raise Refusal(f"{{file}} is not a FHIR resource but a JSON {type(data).__name__}", file=path)
     return data
 
 
@@ -144,7 +152,7 @@ def _once_each(pairs: list[tuple[str, Any]]) -> Json:
     data: Json = {}
     for name, value in pairs:
         if name in data:
-            raise Refusal(f"the key {shown(name)} appears twice in one object")
+            raise Refusal("{key} appears twice in one object", key=shown(name))
         data[name] = value
     return data
 
@@ -162,7 +170,7 @@ def _entries(path: Path, data: Json, found: Collector) -> list[_Entry]:
         return [_Entry(1, None, data)]
     if kind != "Bundle":
         raise Refusal(
-            f"{path} must be a FHIR Bundle or Observation; its resourceType is {shown(kind)}"
+            "the resourceType of {file} must be Bundle or Observation", file=path, got=shown(kind)
         )
     entries = []
     for number, entry in enumerate(_list(data.get("entry"), "Bundle.entry"), start=1):
@@ -178,7 +186,7 @@ def _object(value: Any, what: str) -> Json:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise Refusal(f"{what} must be an object, got {shown(value)}")
+        raise Refusal(f"{what} must be an object", got=shown(value))
     return value
 
 
@@ -186,7 +194,7 @@ def _list(value: Any, what: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise Refusal(f"{what} must be a list, got {shown(value)}")
+        raise Refusal(f"{what} must be a list", got=shown(value))
     return value
 
 
@@ -279,7 +287,7 @@ def _read_panel(
     for reference in pointers:
         member = bundle.find(reference.get("reference"), contained)
         if member is None:
-            raise Refusal(f"its member {shown(reference.get('reference'))} is not in the file")
+            raise Refusal("{member} is not in the file", member=shown(reference.get("reference")))
         members.add(id(member))
         parts.append(member)
     _require_finished(panel)
@@ -295,12 +303,14 @@ def _read_panel(
             ear, frequency = which
             try:
                 ears[ear].add(frequency, *_value(part, frequency, options))
-            except ValueError as error:
-                raise Refusal(f"{ear} {frequency:g} Hz: {error}") from None
+            except Refusal as error:
+                raise error.within(f"{ear} {frequency:g} Hz: ") from None
         elif (own := _local(part.get("code"), "code")) in spread:
             spread[own] = _decibels(_object(part.get("valueQuantity"), "valueQuantity"))
         elif _object(part.get("valueQuantity"), "valueQuantity").get("code") == "dB":
-            raise Refusal(f"a value in dB under an unknown code: {shown(part.get('code'))}")
+            raise Refusal(
+                "a value in dB has an unknown code", got=shown(part.get("code"))
+            )
     person = _person(panel, bundle)
     source = f"{file}, FHIR"
     if method := _words(panel.get("method"), "method"):
@@ -324,7 +334,8 @@ def _read_panel(
 def _require_finished(observation: Json) -> None:
     if observation.get("status") not in FINISHED:
         raise Refusal(
-            f"its status is {shown(observation.get('status'))}; only {', '.join(FINISHED)} are read"
+            f"its status must be one of {', '.join(FINISHED)}",
+            got=shown(observation.get("status")),
         )
     meta = _object(observation.get("meta"), "meta")
     if any(label.get("code") == TEST_DATA for label in _objects(meta.get("security"), "security")):
@@ -337,7 +348,7 @@ def _require_air(observation: Json) -> None:
         return
     words = _words(observation["method"], "method").casefold()
     if not any(m in words for m in METHODS) or any(m in words for m in OTHER_METHODS):
-        raise Refusal(f"the method {shown(words)} is not known to be pure-tone air conduction")
+        raise Refusal("{method} is not known to be pure-tone air conduction", method=shown(words))
 
 
 def _require_same_sitting(member: Json, panel: Json, at: datetime | None, options: Options) -> None:
@@ -358,7 +369,7 @@ def _measured_at(observation: Json, options: Options) -> datetime | None:
     if given is None:
         return None
     if not isinstance(given, str):
-        raise Refusal(f"the time must be text, got {shown(given)}")
+        raise Refusal("the time must be text", got=shown(given))
     return options.moment(given)
 
 
@@ -374,14 +385,14 @@ def _value(part: Json, frequency_hz: float, options: Options) -> tuple[str, floa
             return NO_RESPONSE, options.tried(frequency_hz)
         return NOT_TESTED, 0.0
     if values != ["valueQuantity"]:
-        raise Refusal(f"its value must be a valueQuantity, got {', '.join(values) or 'none'}")
+        raise Refusal("its value must be a valueQuantity", got=Shown(", ".join(values) or "none"))
     quantity = _object(part["valueQuantity"], "valueQuantity")
     level = _decibels(quantity)
     comparator = quantity.get("comparator")
     if comparator == ">":
         return NO_RESPONSE, options.tried(frequency_hz, level)
     if comparator is not None:
-        raise Refusal(f"the comparator {shown(comparator)} is not read: only > is")
+        raise Refusal("{comparator} is not read: only > is", comparator=shown(comparator))
     explained = options.sentinels.get(f"{level:g}")
     if explained == NO_RESPONSE:
         return NO_RESPONSE, options.tried(frequency_hz)
@@ -394,9 +405,9 @@ def _decibels(quantity: Json) -> float:
     """The number of a quantity, which must be in dB: the code if there is one, else the unit."""
     code, unit = quantity.get("code"), quantity.get("unit")
     if code != "dB" if code is not None else unit not in DECIBELS:
-        raise Refusal(f"its unit must be dB, got {shown(code if code is not None else unit)}")
+        raise Refusal("its unit must be dB", got=shown(code if code is not None else unit))
     if unit is not None and unit not in DECIBELS:
-        raise Refusal(f"its unit must be dB, got {shown(unit)}")
+        raise Refusal("its unit must be dB", got=shown(unit))
     return finite(quantity.get("value"), "its value")
 
 
@@ -434,7 +445,7 @@ def _person(panel: Json, bundle: _Index) -> Json:
 
 def _text(value: Any, what: str) -> str:
     if value is not None and not isinstance(value, str):
-        raise Refusal(f"{what} must be text, got {shown(value)}")
+        raise Refusal(f"{what} must be text", got=shown(value))
     return value or ""
 
 

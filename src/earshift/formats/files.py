@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from earshift.engine.refusal import Refusal
+from earshift.engine.refusal import NotFound, Refusal
 
 GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
@@ -22,15 +22,18 @@ FORMULA = re.compile(r"'*[=+\-@\t\r]")
 def check_size(path: Path, most: int) -> None:
     """Refuse what is no plain file, what is packed and what is larger than `most` bytes."""
     if not path.is_file():
-        raise Refusal(f"{path} is not a file" if path.exists() else f"there is no file {path}")
+        if not path.exists():
+            raise NotFound("there is no {file}", file=f"file {path}")
+        raise Refusal("{file} is not a file", file=path)
     size = path.stat().st_size
     if size > most:
         raise Refusal(
-            f"{path} is {size / 1e6:.0f} MB; at most {most / 1e6:.0f} MB are read: split it"
+            f"{{file}} is {size / 1e6:.0f} MB; at most {most / 1e6:.0f} MB are read: split it",
+            file=path,
         )
     with path.open("rb") as file:
         if file.read(4).startswith((GZIP, ZIP)):
-            raise Refusal(f"{path} is compressed (gzip or zip); decompress it first")
+            raise Refusal("{file} is compressed (gzip or zip); decompress it first", file=path)
 
 
 def decode(path: Path, data: bytes) -> str:
@@ -40,12 +43,12 @@ def decode(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
     if "\0" in text:
-        raise Refusal(f"{path} has null bytes: it is not a text file in UTF-8")
+        raise Refusal("{file} has null bytes: it is not a text file in UTF-8", file=path)
     return text
 
 
-def not_utf8(path: Path, error: UnicodeDecodeError) -> ValueError:
-    return ValueError(f"{path} is not UTF-8 text ({error.reason}); save it as UTF-8")
+def not_utf8(path: Path, error: UnicodeDecodeError) -> Refusal:
+    return Refusal(f"{{file}} is not UTF-8 text ({error.reason}); save it as UTF-8", file=path)
 
 
 def guard(text: str) -> str:
@@ -92,10 +95,14 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 def _refuse_existing(path: Path) -> None:
     if path.exists() or path.is_symlink():
-        raise Refusal(f"{path} is there already; give a new name or remove it first")
+        raise Refusal("{file} is there already; give a new name or remove it first", file=path)
 
 
 def _parent(path: Path) -> Path:
     if not path.absolute().parent.is_dir():
-        raise Refusal(f"there is no folder {path.absolute().parent} to write {path.name} into")
+        raise Refusal(
+            "there is no {folder} to write {file} into",
+            folder=f"folder {path.absolute().parent}",
+            file=path.name,
+        )
     return path.absolute().parent

@@ -59,14 +59,14 @@ def read_references(path: Path, options: Options) -> References:
         for number, codes in zip(values[:, 0], SENTINELS.encode(values[:, 1:]), strict=True):
             row += 1
             if not (np.isfinite(number) and 0 < number < 1e9 and number == int(number)):
-                found.reject(row, f"SEQN {number:g} is no person's number")
+                found.reject(row, Refusal("SEQN is no person's number", got=float(number)))
                 continue
             for side, ear_codes in zip(SIDES, codes.reshape(len(SIDES), -1), strict=True):
                 ear = EARS_BY_SIDE[side]
                 try:
                     readings = _readings(ear_codes.tolist(), options)
-                except ValueError as error:
-                    found.reject(row, f"{ear} ear: {error}")
+                except Refusal as error:
+                    found.reject(row, error.within(f"{ear} ear: "))
                     continue
                 if readings.empty:
                     found.leave_out(row, f"the {ear} ear was not tested")

@@ -63,7 +63,8 @@ def read_ears(path: Path) -> Iterator[Ears]:
             starts, ends, used, n_rows = _split(path, block, len(header), row)
             if used == 0 and (not data or len(block) >= 2 * BLOCK):
                 raise Refusal(
-                    f"row {row} of {path} does not end; a quote may be open, or this is not CSV"
+                    f"row {row} of {{file}} does not end; a quote may be open, or this is not CSV",
+                    file=path,
                 )
             codes = texts.codes(block, starts[:, columns], ends[:, columns])
             rest, row = block[used:], row + n_rows
@@ -78,19 +79,20 @@ def _header(path: Path, file: BinaryIO) -> list[str]:
         # What matters is ASCII; as Latin-1 any other text passes unread, whatever its encoding.
         header = [name.strip() for name in next(csv.reader([line.decode("latin-1")]), [])]
     except csv.Error as error:
-        raise Refusal(f"{path} is not a CSV file with a header: {error}") from None
+        raise Refusal(f"{{file}} is not a CSV file with a header: {error}", file=path) from None
     missing_columns(path, COLUMNS, header)
     twice = [name for name in COLUMNS if header.count(name) > 1]
     if twice:
-        raise Refusal(f"{path} has the columns {', '.join(twice)} more than once")
+        raise Refusal(f"{{file}} has the columns {', '.join(twice)} more than once", file=path)
     return header
 
 
 def _refuse_nulls(path: Path, data: bytes) -> None:
     if b"\0" in data:
         raise Refusal(
-            f"{path} is not a plain CSV file: it has null bytes, as an archive, a spreadsheet or "
-            "UTF-16 text has; unpack it or save it as CSV in UTF-8"
+            "{file} is not a plain CSV file: it has null bytes, as an archive, a spreadsheet or "
+            "UTF-16 text has; unpack it or save it as CSV in UTF-8",
+            file=path,
         )
 
 
@@ -114,8 +116,9 @@ def _split(path: Path, block: bytes, width: int, row: int) -> tuple[Positions, P
     wrong = np.flatnonzero((fields != width) & ~blank)
     if wrong.size:
         raise Refusal(
-            f"row {row + wrong[0]} of {path} has {fields[wrong[0]]} fields where the header has "
-            f"{width}; the file may be cut off or damaged"
+            f"row {row + wrong[0]} of {{file}} has {fields[wrong[0]]} fields where the header has "
+            f"{width}; the file may be cut off or damaged",
+            file=path,
         )
     full = np.repeat(~blank, fields)
     shape = (-1, width)
@@ -136,7 +139,7 @@ def _outside_quotes(path: Path, text: NDArray[np.uint8], row: int) -> NDArray[np
         np.isin(before, (COMMA, LINE_END, QUOTE)).all()
         and np.isin(after, (COMMA, LINE_END, RETURN, QUOTE)).all()
     ):
-        raise Refusal(f"{path} has a quote within a cell, in row {row} or soon after")
+        raise Refusal(f"{{file}} has a quote within a cell, in row {row} or soon after", file=path)
     inside: NDArray[np.bool_] = (text == QUOTE).cumsum(dtype=np.uint8) % 2 == 1
     return ~inside
 

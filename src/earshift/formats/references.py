@@ -46,6 +46,7 @@ class Rejected:
 
     row: int
     reason: str
+    sentence: str = field(default="", compare=False)  # the reason without what the file says
 
 
 @dataclass(frozen=True)
@@ -86,15 +87,17 @@ class Options:
             if not isinstance(given, Mapping) or not all(
                 isinstance(text, str) for item in given.items() for text in item
             ):
-                raise Refusal(f"{name} must map text to text, got {given!r}")
+                raise Refusal(f"{name} must map text to text", got=given)
         meanings = {_code(text): meaning for text, meaning in self.sentinels.items()}
         for text, meaning in meanings.items():
             if meaning not in MEANINGS:
                 raise Refusal(
-                    f"the code {text!r} must mean one of {', '.join(MEANINGS)}, got {meaning!r}"
+                    f"{{code_1}} must mean one of {', '.join(MEANINGS)}",
+                    code_1=repr(text),
+                    got=meaning,
                 )
         if len(meanings) < len(self.sentinels):
-            raise Refusal(f"a code is given twice in {dict(self.sentinels)!r}")
+            raise Refusal("a code is given twice", got=dict(self.sentinels))
         object.__setattr__(self, "sentinels", meanings)
         if self.timezone is not None:
             zone_info(self.timezone)
@@ -119,8 +122,9 @@ class Options:
             return NOT_TESTED, 0.0
         if not NUMBER.fullmatch(text):
             raise Refusal(
-                f"{shown(text)} is neither a number nor a code that was explained: map it to "
-                f"{' or '.join(repr(m) for m in MEANINGS[:2])}"
+                "{value} is neither a number nor a code that was explained: map it to "
+                f"{' or '.join(repr(m) for m in MEANINGS[:2])}",
+                value=shown(text),
             )
         return THRESHOLD, self.threshold(float(text), explained=said == THRESHOLD)
 
@@ -129,8 +133,9 @@ class Options:
         number = finite(value, "a threshold")
         if number in AMBIGUOUS_DB_HL and not explained:
             raise Refusal(
-                f"{number:g} may be a threshold or a code: map it to one of "
-                f"{', '.join(repr(m) for m in MEANINGS)}"
+                "{value} may be a threshold or a code: map it to one of "
+                f"{', '.join(repr(m) for m in MEANINGS)}",
+                value=f"{number:g}",
             )
         return level_db_hl(number)
 
@@ -159,20 +164,23 @@ class Options:
                 raise ValueError
         except ValueError:
             raise Refusal(
-                f"{shown(text)} is not a date or time such as 2026-05-01 or 2026-05-01 09:30:00"
+                "{value} is not a date or time such as 2026-05-01 or 2026-05-01 09:30:00",
+                value=shown(text),
             ) from None
         if not 1900 <= local.year <= 9000:
-            raise Refusal(f"{shown(text)} is not between 1900 and now")
+            raise Refusal("{value} is not between 1900 and now", value=shown(text))
         if local.tzinfo is None:
             if self.timezone is None:
-                raise Refusal(f"{shown(text)} has no time zone: give timezone, an IANA name")
+                raise Refusal(
+                    "{value} has no time zone: give timezone, an IANA name", value=shown(text)
+                )
             local = local.replace(tzinfo=zone_info(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
-                raise Refusal(f"{text} does not exist on the clocks of {self.timezone}")
+                raise Refusal(f"{{value}} does not exist on the clocks of {self.timezone}", value=text)
         at = local.astimezone(UTC)
         if at > datetime.now(UTC):
-            raise Refusal(f"{shown(text)} is in the future")
+            raise Refusal("{value} is in the future", value=shown(text))
         return at
 
 
@@ -237,7 +245,8 @@ class Collector:
             self._bound()
 
     def reject(self, row: int, reason: object) -> None:
-        self._rejected.append(Rejected(row, str(reason)))
+        sentence = reason.sentence if isinstance(reason, Refusal) else str(reason)
+        self._rejected.append(Rejected(row, str(reason), sentence))
         self._bound()
 
     def leave_out(self, row: int, reason: str) -> None:
@@ -256,7 +265,8 @@ class Collector:
     def _bound(self) -> None:
         if len(self._items) + len(self._rejected) + len(self._left_out) > MAX_ITEMS:
             raise Refusal(
-                f"{self.path} holds more than {MAX_ITEMS:,} audiograms and rejected rows: split it"
+                f"{{file}} holds more than {MAX_ITEMS:,} audiograms and rejected rows: split it",
+                file=self.path,
             )
 
 
@@ -265,8 +275,9 @@ def level_db_hl(value: object) -> float:
     number = finite(value, "a level")
     if not LOWEST_DB_HL <= number <= HIGHEST_DB_HL:
         raise Refusal(
-            f"{number:g} dB HL is not possible: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL}; "
-            "if it is a code, map it"
+            f"{{level}} is not possible: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL} dB HL; if it "
+            "is a code, map it",
+            level=f"{number:g} dB HL",
         )
     return number
 
@@ -274,20 +285,20 @@ def level_db_hl(value: object) -> float:
 def number_of(text: str) -> float:
     """A plain decimal number; not what only a programming language takes for one."""
     if not NUMBER.fullmatch(text.strip()):
-        raise Refusal(f"{shown(text)} is not a number")
+        raise Refusal("{value} is not a number", value=shown(text))
     return float(text)
 
 
 def frequency_hz(text: str) -> float:
     """A frequency of a cell, in Hz."""
     if not FREQUENCY.fullmatch(text.strip()):
-        raise Refusal(f"{shown(text)} is not a frequency in Hz")
+        raise Refusal("{value} is not a frequency in Hz", value=shown(text))
     return checked_frequency(float(text))
 
 
 def checked_frequency(value: float) -> float:
     if not 100.0 <= value <= 20000.0:
-        raise Refusal(f"frequencies go from 100 to 20000 Hz (not kHz), got {value:g}")
+        raise Refusal("frequencies go from 100 to 20000 Hz (not kHz)", got=value)
     return value
 
 
@@ -295,7 +306,7 @@ def as_ear(text: str) -> str:
     ears = {"l": "left", "left": "left", "r": "right", "right": "right"}
     ear = ears.get(text.strip().casefold())
     if ear is None:
-        raise Refusal(f"ear must be left or right, got {shown(text)}")
+        raise Refusal("ear must be left or right", got=shown(text))
     return ear
 
 
@@ -303,7 +314,7 @@ def as_sex(text: str) -> str | None:
     try:
         return SEXES[text.strip().casefold()]
     except KeyError:
-        raise Refusal(f"sex must be male, female, other or blank, got {shown(text)}") from None
+        raise Refusal("sex must be male, female, other or blank", got=shown(text)) from None
 
 
 def as_birth_date(text: str) -> date | None:
@@ -314,23 +325,23 @@ def as_birth_date(text: str) -> date | None:
     try:
         born = date.fromisoformat(text if len(text) == 10 else "")
     except ValueError:
-        raise Refusal(f"birth date must look like 1970-12-31, got {shown(text)}") from None
+        raise Refusal("birth date must look like 1970-12-31", got=shown(text)) from None
     if born.year < 1880 or born > today("UTC"):
-        raise Refusal(f"{text} cannot be a birth date")
+        raise Refusal("{value} cannot be a birth date", value=text)
     return born
 
 
 def identifying(text: object, what: str) -> str:
     """Text that names a person: short, and of characters that can be stored."""
     if not isinstance(text, str):
-        raise Refusal(f"{what} must be text, got {type(text).__name__}")
+        raise Refusal(f"{what} must be text", got=type(text).__name__)
     clean = text.strip()
     if not clean:
         raise Refusal(f"{what} is missing")
     if len(clean) > MAX_TEXT:
         raise Refusal(f"{what} is longer than {MAX_TEXT} characters")
     if any(ord(character) < 32 or 0xD800 <= ord(character) <= 0xDFFF for character in clean):
-        raise Refusal(f"{what} holds characters that cannot be stored: {shown(clean)}")
+        raise Refusal(f"{what} holds characters that cannot be stored", got=shown(clean))
     return clean
 
 
@@ -338,6 +349,13 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 
 
-def shown(value: object) -> str:
+class Shown(str):
+    """A piece of a file as a message quotes it."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def shown(value: object) -> Shown:
     """A piece of a file, short and shallow enough for a message."""
-    return _SHORT.repr(value)
+    return Shown(_SHORT.repr(value))

@@ -25,6 +25,7 @@ from earshift.formats.references import (
     Ear,
     Options,
     References,
+    Shown,
     as_birth_date,
     as_ear,
     as_sex,
@@ -89,20 +90,24 @@ def read(path: Path, options: Options, mie: bool = False) -> References:
     tones = _ear_columns(path, header, options)
     if "person" not in columns:
         raise Refusal(
-            f"{path} has no column for the person ({', '.join(NAMES['person'])}); it has "
-            f"{', '.join(shown(name) for name in header[:8]) or 'none'}; map one with columns"
+            f"{{file}} has no column for the person ({', '.join(NAMES['person'])})",
+            file=path,
+            got=Shown(", ".join(shown(name) for name in header[:8]) or "none"),
+            advice="map one with columns",
         )
     long = {"ear", "frequency_hz", "threshold_db_hl"} <= columns.keys()
     if long == bool(tones):
         raise Refusal(
-            f"{path} must have either the columns ear, frequency_hz and threshold_db_hl, or a "
+            "{file} must have either the columns ear, frequency_hz and threshold_db_hl, or a "
             "column per ear and frequency such as left_500; it has "
-            f"{'both' if long else 'neither'}"
+            f"{'both' if long else 'neither'}",
+            file=path,
         )
     if mie and (long or not {"left_baseline", "right_baseline"} <= columns.keys()):
         raise Refusal(
-            f"{path} is not of the shape mie: it lacks left_baseline, right_baseline or columns "
-            "such as left500"
+            "{file} is not of the shape mie: it lacks left_baseline, right_baseline or columns "
+            "such as left500",
+            file=path,
         )
     known = {**(MIE_SENTINELS if mie else OWN_SENTINELS), **options.sentinels}
     sheet = _Sheet(path, options, columns, len(header), known)
@@ -159,7 +164,7 @@ class _Sheet:
                     for ear, readings in ears.items()
                     if not readings.empty
                 }
-            except ValueError as error:
+            except Refusal as error:
                 found.reject(number, error)
                 continue
             for ear, item in items.items():
@@ -180,19 +185,21 @@ class _Sheet:
                 if not about or about != before:
                     who, before = self._who(row), about
                 ear = as_ear(self._cell(row, "ear"))
-            except ValueError as error:
+            except Refusal as error:
                 found.reject(number, error)
                 continue
             group = groups.setdefault((who.code, ear, who.measured_at), _Group(who, ear))
             if len(groups) > MAX_ITEMS:
-                raise Refusal(f"{self.path} holds more than {MAX_ITEMS:,} audiograms: split it")
+                raise Refusal(
+                    f"{{file}} holds more than {MAX_ITEMS:,} audiograms: split it", file=self.path
+                )
             group.rows.append(number)
             try:
                 if who != group.who:
                     raise Refusal("it differs from an earlier row of the same audiogram")
                 frequency = frequency_hz(self._cell(row, "frequency_hz"))
                 self._read(group.readings, frequency, self._reading(row), self._tried(row), "")
-            except ValueError as error:
+            except Refusal as error:
                 found.reject(number, error)
                 group.rows.pop()
                 group.bad_row = group.bad_row or number
@@ -204,7 +211,7 @@ class _Sheet:
                 if group.readings.empty:
                     raise Refusal("this audiogram has no threshold")
                 item = self._item(group.who, group.ear, group.readings, None)
-            except ValueError as error:
+            except Refusal as error:
                 for number in group.rows:
                     found.reject(number, error)
             else:
@@ -220,7 +227,7 @@ class _Sheet:
             raise Refusal(f"it has {len(row)} fields where the header has {self.width}")
         conduction = self._cell(row, "conduction").strip().casefold()
         if "conduction" in self.columns and conduction not in ("air", "air conduction", "ac"):
-            raise Refusal(f"conduction must be air, got {shown(conduction)}")
+            raise Refusal("conduction must be air", got=shown(conduction))
         if self._cell(row, "mode").strip().casefold() == "simulated":
             raise Refusal("it is simulated: nobody's hearing")
         name = self._cell(row, "name")
@@ -244,7 +251,7 @@ class _Sheet:
         """The threshold's cell of a long table; a flag may say "no response" in its place."""
         cell, flag = (self._cell(row, name).strip() for name in ("threshold_db_hl", "no_response"))
         if flag.casefold() not in ("", "true", "false"):
-            raise Refusal(f"no_response must be true, false or blank, got {shown(flag)}")
+            raise Refusal("no_response must be true, false or blank", got=shown(flag))
         if flag.casefold() != "true":
             return cell
         if cell:
@@ -262,8 +269,8 @@ class _Sheet:
             if meaning == NO_RESPONSE:
                 level = self.options.tried(frequency, tried)
             ear.add(frequency, meaning, level)
-        except ValueError as error:
-            raise Refusal(f"{where}{error}") from None
+        except Refusal as error:
+            raise error.within(where) from None
 
     def _is_baseline(self, row: list[str], ear: str) -> bool | None:
         """Whether the file flags the ear as a baseline; None where it has no flags."""
@@ -271,7 +278,7 @@ class _Sheet:
             return None
         flag = self._cell(row, f"{ear}_baseline").strip().casefold()
         if flag not in ("yes", "no"):
-            raise Refusal(f"{ear}_baseline must be YES or NO, got {shown(flag)}")
+            raise Refusal(f"{ear}_baseline must be YES or NO", got=shown(flag))
         return flag == "yes"
 
     def _item(self, who: _Who, ear: str, readings: Ear, baseline: bool | None) -> ImportedAudiogram:
@@ -297,11 +304,12 @@ def _rows(path: Path) -> Iterator[list[str]]:
             while line := file.readline(MAX_LINE):
                 if len(line) == MAX_LINE:
                     raise Refusal(
-                        f"{path} has a line of more than {MAX_LINE:,} characters: it is not a "
-                        "table of audiograms"
+                        f"{{file}} has a line of more than {MAX_LINE:,} characters: it is not a "
+                        "table of audiograms",
+                        file=path,
                     )
                 if "\0" in line:
-                    raise Refusal(f"{path} has null bytes: it is not a text file in UTF-8")
+                    raise Refusal("{file} has null bytes: it is not a text file in UTF-8", file=path)
                 yield line
 
         try:
@@ -312,7 +320,7 @@ def _rows(path: Path) -> Iterator[list[str]]:
         except UnicodeDecodeError as error:
             raise not_utf8(path, error) from None
         except csv.Error as error:
-            raise Refusal(f"{path} is not a valid CSV file: {error}") from None
+            raise Refusal(f"{{file}} is not a valid CSV file: {error}", file=path) from None
 
 
 def _numbered(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -335,16 +343,22 @@ def _plain(name: str, options: Options) -> str:
 def _columns(path: Path, header: list[str], options: Options) -> dict[str, int]:
     """Where the columns stand that are not thresholds."""
     if len(header) > MAX_COLUMNS:
-        raise Refusal(f"{path} has {len(header)} columns; at most {MAX_COLUMNS} are read")
+        raise Refusal(
+            f"{{file}} has {len(header)} columns; at most {MAX_COLUMNS} are read", file=path
+        )
     names = [_plain(name, options) for name in header]
     absent = [name for name in options.columns if name not in (cell.strip() for cell in header)]
     if absent:
-        raise Refusal(f"{path} has no column {', '.join(shown(name) for name in absent)}")
+        raise Refusal(
+            "{file} has no column of this name",
+            file=path,
+            got=Shown(", ".join(shown(name) for name in absent)),
+        )
     places: dict[str, int] = {}
     for meaning, spellings in NAMES.items():
         for spelling in (f"{CHOSEN}{meaning}", *spellings):
             if names.count(spelling) > 1:
-                raise Refusal(f"{path} has the column {spelling} more than once")
+                raise Refusal(f"{{file}} has the column {spelling} more than once", file=path)
             if spelling in names and meaning not in places:
                 places[meaning] = names.index(spelling)
     return places
@@ -362,14 +376,19 @@ def _ear_columns(path: Path, header: list[str], options: Options) -> dict[tuple[
         thousands = unit.startswith("k") or (not unit and number <= 20)
         try:
             frequency = checked_frequency(number * 1000 if thousands else number)
-        except ValueError as error:
-            raise Refusal(f"the column {shown(name)} of {path}: {error}") from None
+        except Refusal as error:
+            raise error.within(
+                "{column} of {file}: ", column=f"the column {shown(name)}", file=path
+            ) from None
         key = (as_ear(match["ear"]), frequency)
         if key in tones:
-            raise Refusal(f"{path} has the {key[0]} ear at {frequency:g} Hz more than once")
+            raise Refusal(
+                f"{{file}} has the {key[0]} ear at {frequency:g} Hz more than once", file=path
+            )
         tones[key] = place
     if len(tones) > MAX_TONES:
         raise Refusal(
-            f"{path} has {len(tones)} columns of thresholds; at most {MAX_TONES} are read"
+            f"{{file}} has {len(tones)} columns of thresholds; at most {MAX_TONES} are read",
+            file=path,
         )
     return tones

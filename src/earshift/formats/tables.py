@@ -106,7 +106,7 @@ def write(
 ) -> int:
     """Write all tables of the visits into a new folder; how many visits there were."""
     if kind not in ("csv", "parquet"):
-        raise Refusal(f"kind must be csv or parquet, got {kind!r}")
+        raise Refusal("kind must be csv or parquet", got=kind)
     if kind == "parquet":
         _polars()  # says what is missing before anything is written
     count = 0
@@ -144,7 +144,9 @@ def read(path: Path | str) -> Iterator[Row]:
                     raise Refusal("it has more or fewer cells than the header")
                 yield {name: _parse(cell, known[name]) for name, cell in row.items()}
             except (KeyError, ValueError) as error:
-                raise Refusal(f"row {number} of {path} is not a row of a table: {error}") from None
+                raise Refusal(
+                    f"row {number} of {{file}} is not a row of a table: {error}", file=path
+                ) from None
 
 
 # Rows

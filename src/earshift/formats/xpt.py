@@ -58,19 +58,27 @@ class Xpt:
                 found = file.read(RECORD)
                 if len(found) < RECORD or not found.startswith(HEADER % kind.ljust(7)):
                     raise Refusal(
-                        f"{path} is damaged or cut off: instead of its {kind.decode()} header it "
-                        f"has {found[:48]!r}"
+                        f"{{file}} is damaged or cut off where its {kind.decode()} header belongs",
+                        file=path,
+                        got=found[:48],
                     )
                 return found
 
             first = file.read(RECORD)
             if first.startswith(b"HEADER RECORD*******LIBV8"):
                 raise Refusal(
-                    f"{path} is a SAS transport file of version 8; only version 5 is read"
+                    "{file} is a SAS transport file of version 8; only version 5 is read", file=path
                 )
             if not first.startswith(HEADER % b"LIBRARY"):
-                start = f"begins with {first[:20]!r}" if first else "is empty"
-                raise Refusal(f"{path} is not a SAS transport (XPT) file: it {start}")
+                if not first:
+                    raise Refusal(
+                        "{file} is not a SAS transport (XPT) file: it is empty", file=path
+                    )
+                raise Refusal(
+                    "{file} is not a SAS transport (XPT) file: it begins otherwise",
+                    file=path,
+                    got=first[:20],
+                )
             file.read(2 * RECORD)  # version, operating system, dates
             _number(path, record(b"MEMBER")[74:78], NAMESTR, NAMESTR)
             record(b"DSCRPTR")
@@ -86,13 +94,14 @@ class Xpt:
         )
         row_length = sum(v.length for v in variables)
         if row_length > MAX_ROW or any(v.position + v.length > row_length for v in variables):
-            raise Refusal(f"{path} is damaged: its variables do not fit in a row")
+            raise Refusal("{file} is damaged: its variables do not fit in a row", file=path)
         # The last record is padded with blanks, which may be as long as several short rows.
         blanks = len(tail) - len(tail.rstrip(b" "))
         n_rows = math.ceil((size - start_of_rows - blanks) / row_length)
         if size % RECORD or n_rows * row_length > size - start_of_rows:
             raise Refusal(
-                f"{path} does not end with a row: it is cut off, or holds more than one data set"
+                "{file} does not end with a row: it is cut off, or holds more than one data set",
+                file=path,
             )
         return cls(path, variables, row_length, start_of_rows, size, n_rows)
 
@@ -102,7 +111,9 @@ class Xpt:
         columns = [by_name[name] for name in names]
         text = [v.name for v in columns if not v.numeric]
         if text:
-            raise Refusal(f"{self.path} has text in the columns {', '.join(text)}, not numbers")
+            raise Refusal(
+                f"{{file}} has text in the columns {', '.join(text)}, not numbers", file=self.path
+            )
         # A whole number of rows and of records, so that no header straddles two chunks.
         step = math.lcm(self.row_length, RECORD)
         step *= max(1, CHUNK // step)
@@ -112,10 +123,12 @@ class Xpt:
             while left:
                 data = file.read(step)
                 if HEADER % b"MEMBER " in data:
-                    raise Refusal(f"{self.path} holds more than one data set; only one is read")
+                    raise Refusal(
+                        "{file} holds more than one data set; only one is read", file=self.path
+                    )
                 n = min(left, len(data) // self.row_length)
                 if n == 0:
-                    raise Refusal(f"{self.path} was cut off while it was read")
+                    raise Refusal("{file} was cut off while it was read", file=self.path)
                 rows = np.frombuffer(data, np.uint8, n * self.row_length).reshape(n, -1)
                 left -= n
                 yield (
@@ -148,8 +161,9 @@ def _number(path: Path, digits: bytes, low: int, high: int) -> int:
     if not (digits.isdigit() and low <= int(digits) <= high):
         expected = f"{low} to {high}" if low < high else low
         raise Refusal(
-            f"{path} is damaged or of an unknown kind: its header says {digits!r} where {expected} "
-            "belongs"
+            f"{{file}} is damaged or of an unknown kind: {expected} belongs in its header",
+            file=path,
+            got=digits,
         )
     return int(digits)
 
@@ -159,5 +173,5 @@ def _variable(path: Path, described: bytes) -> Variable:
     name = described[8:16].decode("latin-1").strip()
     position = int.from_bytes(described[84:88], "big")
     if kind not in (1, 2) or not (2 <= length <= 8 if kind == 1 else length > 0):
-        raise Refusal(f"{path} is damaged: it describes the variable {name!r} wrongly")
+        raise Refusal("{file} is damaged: it describes a variable wrongly", file=path, got=name)
     return Variable(name.upper(), kind == 1, position, length)

@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, text
 from sqlalchemy.engine import URL, make_url
 
+from earshift.store.errors import StoreError, StoreTrouble
 from earshift.store.tables import SCHEMA, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -25,10 +26,6 @@ CONNECT_SECONDS = 10  # for a server that does not answer
 SQLITE_MAGIC = b"SQLite format 3\x00"
 # Numbers for PostgreSQL's advisory locks; any that no other program in the database locks.
 MIGRATION_LOCK, CODES_LOCK = 7305137, 7305138
-
-
-class StoreError(ValueError):
-    """The store cannot do what was asked; the data are as they were."""
 
 
 def address(where: str | Path | None) -> Path | URL:
@@ -41,12 +38,12 @@ def address(where: str | Path | None) -> Path | URL:
         return user_data_path("earshift", appauthor=False) / "earshift.db"
     if isinstance(where, Path) or "://" not in where:
         if not str(where).strip():
-            raise StoreError("the database must be a file or a postgresql:// address, got nothing")
+            raise StoreError("the database must be a file or a postgresql:// address", got="")
         return Path(where).expanduser().absolute()
     scheme = where.split("://", 1)[0]
     if scheme not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise StoreError(
-            f"the database must be a file or a postgresql:// address, got one of {scheme!r}"
+            "the database must be a file or a postgresql:// address", got=f"{scheme}://"
         )
     try:
         url = make_url(where)
@@ -86,7 +83,7 @@ def connect(place: Path | URL) -> Engine:
             json_serializer=partial(json.dumps, allow_nan=False, ensure_ascii=False),
         )
     except ModuleNotFoundError:
-        raise StoreError(
+        raise StoreTrouble(
             "PostgreSQL needs its driver: pip install 'earshift[postgresql]'"
         ) from None
     if is_file:
@@ -148,48 +145,65 @@ def plain_errors(engine: Engine) -> Iterator[None]:
         yield
     except exc.DBAPIError as error:
         if error.connection_invalidated:
-            raise StoreError(
-                f"{name}: the connection was lost. Look whether the last change was stored "
-                "before you repeat it"
+            raise StoreTrouble(
+                "{database}: the connection was lost. Look whether the last change was stored "
+                "before you repeat it",
+                database=name,
             ) from None
-        primary = getattr(getattr(error.orig, "diag", None), "message_primary", None)
-        raise StoreError(_explain(primary or str(error.orig), name)) from None
+        raise _explained(error.orig, name) from None
     except sqlite3.Error as error:  # of a statement that no transaction may hold
-        raise StoreError(_explain(str(error), name)) from None
+        raise _explained(error, name) from None
     except exc.StatementError as error:  # our own types refused a value
-        raise StoreError(f"cannot be stored: {error.orig}") from None
+        raise StoreError("this cannot be stored", got=error.orig) from None
     except exc.SQLAlchemyError as error:
-        raise StoreError(f"{name}: {error}") from None
+        raise StoreTrouble("{database} refused: {reason}", database=name, reason=error) from None
+
+
+class Busy(StoreTrouble):
+    """Another program holds the database; the same call may work a moment later."""
 
 
 BUSY = "another program is writing to it; try again when it has finished"
 READ_ONLY = "it is read-only; check who may write there"
 FULL = "the disk is full; free some space and try again"
-MEANINGS = {
-    "database is locked": BUSY,
-    "lock timeout": BUSY,
-    "deadlock": BUSY,
-    "readonly database": READ_ONLY,
-    "read-only transaction": READ_ONLY,
-    "disk is full": FULL,
-    "No space left": FULL,
-    "disk I/O error": "the disk refuses to read or write",
-    "not a database": "it is not an SQLite file",
-    "malformed": "the file is damaged; restore a backup",
-    "unable to open": "it cannot be opened; check the folder and its permissions",
+BY_SQLITE_CODE = {
+    sqlite3.SQLITE_BUSY: BUSY,
+    sqlite3.SQLITE_LOCKED: BUSY,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_FULL: FULL,
+    sqlite3.SQLITE_IOERR: "the disk refuses to read or write",
+    sqlite3.SQLITE_NOTADB: "it is not an SQLite file",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
+    sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the folder and its permissions",
 }
+BY_SQLSTATE = {"55P03": BUSY, "40P01": BUSY, "25006": READ_ONLY, "53100": FULL}
 
 
-def _explain(said: str, name: str) -> str:
+def _explained(error: BaseException | None, name: str) -> StoreTrouble:
+    """Trouble in words that help, by the code that the driver gives it."""
+    code = getattr(error, "sqlite_errorcode", None)  # its low byte is the kind, the rest details
+    meaning = None if code is None else BY_SQLITE_CODE.get(code & 0xFF)
+    meaning = meaning or BY_SQLSTATE.get(getattr(error, "sqlstate", None) or "")
+    said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
     said = (said.strip().splitlines() or ["refused without a reason"])[0]
-    meaning = next((words for sign, words in MEANINGS.items() if sign in said), said)
-    return f"{name}: {meaning}. Nothing was changed."
+    kind = Busy if meaning is BUSY else StoreTrouble
+    words = "{database}: " + (meaning or "{reason}") + ". Nothing was changed."
+    return kind(words, database=name, reason=said)
 
 
 def outside_transactions(engine: Engine, statement: str) -> None:
     """Run a statement of SQLite's that no transaction may hold."""
     with plain_errors(engine), engine.connect() as connection:
         connection.connection.cursor().execute(statement)
+
+
+def forget(engine: Engine) -> None:
+    """Empty SQLite's log, which still holds what was erased; the file itself overwrites it.
+
+    A program that is reading puts this off to the next time the log is emptied.
+    """
+    if engine.dialect.name == "sqlite":
+        outside_transactions(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 def open_database(place: Path | URL) -> Engine:
@@ -219,20 +233,22 @@ def _make_private(file: Path) -> None:
         else:
             os.close(os.open(file, os.O_CREAT | os.O_RDWR, 0o600))
     except OSError as error:
-        raise StoreError(f"{file} cannot be opened: {error.strerror}") from None
+        raise StoreTrouble(f"{{file}} cannot be opened: {error.strerror}", file=file) from None
     for needed in (file, file.parent):  # SQLite writes its log beside the file
         if not os.access(needed, os.W_OK):
-            raise StoreError(f"{file} is read-only: {needed} cannot be written")
+            raise StoreTrouble(
+                "{file} is read-only: {place} cannot be written", file=file, place=needed
+            )
 
 
 def require_sqlite(file: Path) -> None:
     """Refuse what is no SQLite file before SQLite touches it. An empty file is fine."""
     if not file.is_file():
-        raise StoreError(f"{file} is not a file")
+        raise StoreTrouble("{file} is not a file", file=file)
     with file.open("rb") as opened:
         start = opened.read(len(SQLITE_MAGIC))
     if start and start != SQLITE_MAGIC:
-        raise StoreError(f"{file} is not an SQLite file; nothing was changed")
+        raise StoreTrouble("{file} is not an SQLite file; nothing was changed", file=file)
 
 
 def version_of(engine: Engine) -> str | None:
@@ -245,9 +261,10 @@ def version_of(engine: Engine) -> str | None:
             if version is not None:
                 return version
     if tables:
-        raise StoreError(
-            f"{describe(engine.url)} holds another program's tables "
-            f"({', '.join(sorted(tables)[:3])}); give earshift a database of its own"
+        raise StoreTrouble(
+            "{database} holds another program's tables; give earshift a database of its own",
+            database=describe(engine.url),
+            got=sorted(tables)[:3],
         )
     return None
 
@@ -255,14 +272,16 @@ def version_of(engine: Engine) -> str | None:
 def require_current(version: str | None, name: str) -> None:
     known = version or ""
     if known > SCHEMA:
-        raise StoreError(
-            f"{name} was written by a newer earshift (schema {known}, this one knows {SCHEMA}); "
-            "install the newer version"
+        raise StoreTrouble(
+            f"{{database}} was written by a newer earshift (schema {known}, this one knows "
+            f"{SCHEMA}); install the newer version",
+            database=name,
         )
     if known < SCHEMA:
-        raise StoreError(
-            f"{name} has the older schema {known}, this earshift needs {SCHEMA}; "
-            "run `earshift db upgrade`"
+        raise StoreTrouble(
+            f"{{database}} has the older schema {known}, this earshift needs {SCHEMA}",
+            code="older-schema",
+            database=name,
         )
 
 
@@ -272,8 +291,8 @@ def _use_write_ahead_log(engine: Engine) -> None:
     while True:
         try:
             return outside_transactions(engine, "PRAGMA journal_mode = WAL")
-        except StoreError as error:
-            if BUSY not in str(error) or time.monotonic() > give_up:
+        except Busy:
+            if time.monotonic() > give_up:
                 raise
         time.sleep(0.02)
 
@@ -284,7 +303,7 @@ def _require_durable(engine: Engine) -> None:
     with reading(engine) as connection:
         problems = weak_settings(connection)
     if problems:
-        raise StoreError(f"{describe(engine.url)}: {'; '.join(problems)}")
+        raise StoreTrouble(f"{describe(engine.url)}: {'; '.join(problems)}")
 
 
 def weak_settings(connection: Connection) -> list[str]:

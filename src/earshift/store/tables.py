@@ -63,7 +63,7 @@ class UtcDateTime(TypeDecorator[datetime]):
 def as_utc(value: object, what: str) -> datetime:
     """The moment in UTC; a time without its zone is refused, as nobody knows when it was."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise Refusal(f"{what} must be a datetime with its time zone, got {value!r}")
+        raise Refusal(f"{what} must be a datetime with its time zone", got=value)
     return value.astimezone(UTC)
 
 

@@ -12,20 +12,19 @@ from urllib.parse import quote
 from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.engine import URL
 
-from earshift.store import rows
 from earshift.store import tables as t
 from earshift.store.database import (
-    StoreError,
     connect,
     describe,
     migrate,
-    outside_transactions,
     reading,
     require_current,
     require_sqlite,
     version_of,
     weak_settings,
 )
+from earshift.store.errors import NoSuchRow, StoreConflict, StoreError, StoreTrouble
+from earshift.store.trials import trials_of, trials_sha256
 
 POSTGRESQL_MAGIC = b"PGDMP"
 BATCH = 500  # results checked at once
@@ -36,7 +35,7 @@ def upgrade(place: Path | URL) -> Path | None:
     """Migrate an older store. An SQLite file is copied beside itself first: the copy's path."""
     if isinstance(place, Path):
         if not place.exists():
-            raise StoreError(f"there is no store at {place}")
+            raise NoSuchRow(f"there is no store at {place}")
         require_sqlite(place)
     engine = connect(place)
     try:
@@ -66,9 +65,9 @@ def backup(place: Path | URL, target: Path) -> None:
     """Copy the store into a new file; the copy is of one moment, whoever writes meanwhile."""
     target = target.expanduser().absolute()
     if target.exists():
-        raise StoreError(f"{target} is there already: give the backup a new name")
+        raise StoreConflict(f"{target} is there already: give the backup a new name")
     if not target.parent.is_dir():
-        raise StoreError(f"there is no folder {target.parent} for the backup")
+        raise NoSuchRow(f"there is no folder {target.parent} for the backup")
     if isinstance(place, Path):
         _copy_sqlite(place, target)
         return
@@ -96,7 +95,7 @@ def restore(backup: Path, place: Path | URL) -> None:
     engine = connect(place)
     try:
         if version_of(engine) is not None:
-            raise StoreError(f"{describe(place)} is not empty: restore into an empty database")
+            raise StoreConflict(f"{describe(place)} is not empty: restore into an empty database")
         command, environment = _postgresql_tool("pg_restore", place)
         options = ["--no-owner", "--exit-on-error", "--single-transaction"]
         _run([*command, *options, str(backup)], environment)
@@ -109,7 +108,7 @@ def _restore_sqlite(backup: Path, target: Path) -> None:
     # A log left by an earlier store of this name would be replayed into the new one.
     for taken in (target, *(target.with_name(target.name + end) for end in ("-wal", "-journal"))):
         if taken.exists():
-            raise StoreError(f"{taken} is there already: move it away, or restore elsewhere")
+            raise StoreConflict(f"{taken} is there already: move it away, or restore elsewhere")
     require_sqlite(backup)
     engine = connect(backup)
     try:
@@ -135,9 +134,9 @@ def _copy_sqlite(source: Path, target: Path) -> None:
                 new.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
                 damage = new.execute("PRAGMA integrity_check(3)").fetchall()
             if damage != [("ok",)]:
-                raise StoreError(f"{source} is damaged: {damage[0][0]}")
+                raise StoreTrouble(f"{source} is damaged: {damage[0][0]}")
     except sqlite3.Error as error:
-        raise StoreError(f"{source} cannot be copied: {error}") from None
+        raise StoreTrouble(f"{source} cannot be copied: {error}") from None
 
 
 @contextmanager
@@ -151,7 +150,7 @@ def _appearing(target: Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         os.replace(unfinished, target)
     except OSError as error:
-        raise StoreError(f"{target} cannot be written: {error.strerror}") from None
+        raise StoreTrouble(f"{target} cannot be written: {error.strerror}") from None
     finally:
         unfinished.unlink(missing_ok=True)
 
@@ -160,7 +159,9 @@ def _postgresql_tool(name: str, url: URL) -> tuple[list[str], dict[str, str]]:
     """The tool with where to connect; the password goes by the environment, unseen by others."""
     found = shutil.which(name)
     if found is None:
-        raise StoreError(f"{name} is needed for this and was not found: install PostgreSQL's tools")
+        raise StoreTrouble(
+            f"{name} is needed for this and was not found", advice="install PostgreSQL's tools"
+        )
     from psycopg.conninfo import make_conninfo
 
     options = dict(url.translate_connect_args(username="user"))
@@ -180,16 +181,7 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no reason given"])[0]
-        raise StoreError(f"{Path(command[0]).name} failed: {said}")
-
-
-def forget(engine: Engine) -> None:
-    """Empty SQLite's log, which still holds what was erased; the file itself overwrites it.
-
-    A program that is reading puts this off to the next time the log is emptied.
-    """
-    if engine.dialect.name == "sqlite":
-        outside_transactions(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
+        raise StoreTrouble(f"{Path(command[0]).name} failed: {said}")
 
 
 def check(engine: Engine) -> list[str]:
@@ -302,11 +294,11 @@ def _changed_results(connection: Connection) -> list[str]:
     while page := connection.execute(
         query.where(r.c.id > last).order_by(r.c.id).limit(BATCH)
     ).all():
-        trials = rows.trials_of(connection, list({row.exam_id for row in page}))
+        trials = trials_of(connection, list({row.exam_id for row in page}))
         for row in page:
             numbers = set(row.trial_numbers)
             used = [one for one in trials.get(row.exam_id, ()) if one.number in numbers]
-            if rows.trials_sha256(used) != row.trials_sha256:
+            if trials_sha256(used) != row.trials_sha256:
                 problems.append(f"results:{row.id} does not match the trials it was made from")
         last = page[-1].id
     return problems

@@ -8,8 +8,9 @@ from fastapi import FastAPI
 from earshift import __version__
 from earshift.store import Store
 from earshift.store.accounts import Accounts
-from earshift.web import clinic, listen, pages, signin
+from earshift.web import listen, pages, signin
 from earshift.web.live import Sessions
+from earshift.web.routes import devices, exams, people, simulated, tests, visits, worklist
 from earshift.web.security import Guard, add_error_handlers
 from earshift.web.settings import Settings
 
@@ -40,8 +41,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings, app.state.store = settings, store
     app.state.accounts = Accounts(store)
     app.state.sessions = Sessions(store)
-    for router in (signin.router, clinic.router, listen.router):
-        app.include_router(router)
+    parts = (signin, people, worklist, devices, tests, exams, visits, simulated, listen)
+    for part in parts:
+        app.include_router(part.router)
     add_error_handlers(app)
     pages.install(app)
     app.add_middleware(Guard, settings=settings)

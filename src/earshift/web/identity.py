@@ -31,7 +31,7 @@ class Identity:
     scope: dict[str, Any] = field(default_factory=dict)
 
 
-def saw(request: Request, identity: Identity, subject: str) -> None:
+def record_view(request: Request, identity: Identity, subject: str) -> None:
     """A line in the audit: this was shown to that user."""
     store: Store = request.app.state.store
     store.add_audit(author=identity.name, action="view", subject=subject)
@@ -133,7 +133,11 @@ def _listener(request: Request, _: Annotated[Any, _LINK]) -> Identity:
             "this link is not valid, or no longer; ask the examiner for a new one",
             {"WWW-Authenticate": "Listener"},
         )
-    scope = {"visit": link.visit_id, "exams": list(link.exam_ids)}
+    scope = {
+        "visit": link.visit_id,
+        "exams": list(link.exam_ids),
+        "unfinished": list(link.unfinished),
+    }
     return Identity(f"listener link {link.key_id}", "listener", link.key_id, "link", scope)
 
 

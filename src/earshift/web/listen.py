@@ -5,20 +5,21 @@ never says whether it is a tone or silence in any other way than by its level.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import date
 from http import HTTPStatus
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
 
-from earshift.clinic.devices import why_not_go_on
+from earshift.clinic.devices import require_same_conditions
 from earshift.clinic.session import Session
-from earshift.engine.refusal import Refusal
+from earshift.days import today
+from earshift.engine.refusal import Conflict
 from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import models as m
-from earshift.web import shown
+from earshift.web import views
 from earshift.web.identity import Identity, Listener
 from earshift.web.live import Sessions
 
@@ -38,7 +39,11 @@ REASONS = {
 
 
 class Booth:
-    """The exams of one link: the first that is not finished is the one in force."""
+    """The exams of one link: the first that is not finished is the one in force.
+
+    The look-up of the link says which exams those are; an answer to one of them then needs no more
+    than one look at the store.
+    """
 
     def __init__(self, request: Request, listener: Listener) -> None:
         state = request.app.state
@@ -46,27 +51,37 @@ class Booth:
         self._accounts: Accounts = state.accounts
         self.sessions: Sessions = state.sessions
         self.listener: Identity = listener
-        self.today = shown.today_in(state.settings.zone)
+        self.today = today(state.settings.zone)
         self._exams: list[int] = listener.scope["exams"]
+        self._unfinished: list[int] = listener.scope["unfinished"]
 
-    def current(self) -> int:
-        """The exam in force; when all are over, the last."""
-        for exam_id in self._exams:
-            if self._store.exam(exam_id).state in ("open", "paused"):
-                with self.sessions.looking(exam_id, self.listener.name) as session:
-                    self.sessions.settle(session)
-                    if session.record.state in ("open", "paused"):
-                        return exam_id
-        return self._exams[-1]
+    @contextmanager
+    def looking(self) -> Iterator[Session]:
+        """The session in force; when all are over, the last. For this request alone."""
+        with ExitStack() as stack:
+            for exam_id in self._unfinished:
+                looking = self.sessions.looking(exam_id, self.listener.name)
+                session = stack.enter_context(looking)
+                self.sessions.settle(session)
+                if session.record.state in ("open", "paused"):
+                    break
+                stack.close()
+            else:
+                looking = self.sessions.looking(self._exams[-1], self.listener.name)
+                session = stack.enter_context(looking)
+            yield session
 
     @contextmanager
     def changing(self) -> Iterator[Session]:
-        """The session in force, for this request alone."""
-        with self.sessions.changing(self.current(), self.listener.name) as session:
-            try:
-                yield session
-            except ValueError as error:
-                raise shown.refusal(error) from None
+        """The same for a request that changes it."""
+        with self.looking() as session:
+            exam_id = session.record.id
+        with self.sessions.changing(exam_id, self.listener.name) as session:
+            yield session
+
+    def in_force(self, exam_id: int | None) -> bool:
+        """Whether this exam is the first that was not finished when the link was looked up."""
+        return exam_id is not None and exam_id == next(iter(self._unfinished), None)
 
     def of_trial(self, trial: int) -> tuple[int | None, int]:
         """The exam, and the trial's id within it, of a trial as this link counts them."""
@@ -76,7 +91,7 @@ class Booth:
 
     def play(self, session: Session) -> m.Play:
         position = self._exams.index(session.record.id) + 1
-        answer = shown.play(session, m.Counted(now=position, of=len(self._exams)))
+        answer = views.play(session, m.Counted(now=position, of=len(self._exams)))
         if answer.presentation is not None:
             answer.presentation.trial += position * TRIALS_OF_EXAM
         last = position == len(self._exams)
@@ -100,7 +115,7 @@ Here = Annotated[Booth, Depends(Booth)]
 @router.get("")
 def now(here: Here) -> m.Play:
     """Where the listener is: after a reload or a lost connection, at the same tone."""
-    with here.sessions.looking(here.current(), here.listener.name) as session:
+    with here.looking() as session:
         return here.play(session)
 
 
@@ -111,7 +126,7 @@ def ready(checked: m.Ready, here: Here) -> m.Play:
         make_ready(session, checked, here.today, "set-up checked by the listener")
         answer = here.play(session)
     if answer.state == "play":
-        here.sessions.look_ahead(session.record.id, here.listener.name)
+        here.sessions.look_ahead(session.record.id)
     return answer
 
 
@@ -119,19 +134,24 @@ def ready(checked: m.Ready, here: Here) -> m.Play:
 def answer(given: m.GivenAnswer, here: Here) -> m.Play:
     """Sent twice, late or out of order it changes nothing: what is in force comes back."""
     exam_id, trial_id = here.of_trial(given.trial)
-    if exam_id != here.current():
+    if exam_id is None or not here.in_force(exam_id):
         return now(here)
-    session = here.sessions.answer(
-        exam_id, here.listener.name, trial_id, given.heard, given.reaction_ms
-    )
-    return here.play(session)
+    with here.sessions.answering(
+        exam_id,
+        here.listener.name,
+        trial_id,
+        given.heard,
+        given.reaction_ms,
+        answered_by="listener",
+    ) as session:
+        return here.play(session)
 
 
 @router.post("/press", status_code=HTTPStatus.NO_CONTENT)
 def press(pressed: m.Pressed, here: Here) -> None:
     """A press when nothing was to be answered: kept as a false alarm."""
     exam_id, _ = here.of_trial(pressed.trial)
-    if exam_id == here.current():
+    if exam_id is not None and here.in_force(exam_id):
         here.sessions.press(exam_id, here.listener.name, pressed.after_onset_ms)
 
 
@@ -155,14 +175,12 @@ def make_ready(session: Session, checked: m.Ready, today: date, reason: str) -> 
         given = None if checked.fingerprint is None else checked.fingerprint.model_dump()
         known = {"installation": "", **wanted.fingerprint}
         if given != known:
-            raise Refusal(
+            raise Conflict(
                 "this is not the device, earphones and volume that the test was planned for"
             )
     if session.record.state != "paused":
         return
-    obstacle = why_not_go_on(session.store, session.record, today)
-    if obstacle is not None:
-        raise Refusal(obstacle)
+    require_same_conditions(session.store, session.record, today)
     session.resume(reason)
 
 

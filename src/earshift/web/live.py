@@ -2,7 +2,8 @@
 
 A session is a fold over stored trials, so nothing here is needed to go on: a worker that dies, or
 one that never saw the exam, reads it from the store. What is kept is only what would otherwise be
-computed while somebody waits: the session as it would be after either answer.
+computed while somebody waits. Every request reads the store once; the version of what it finds says
+whether what is kept still holds.
 """
 
 import threading
@@ -11,19 +12,17 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
 
 from earshift.clinic.plan import CLINIC_RULE
-from earshift.clinic.session import MovedOn, Session
-from earshift.clinic.view import reference_thresholds
+from earshift.clinic.session import Session
+from earshift.clinic.view import KnownProbabilities
+from earshift.engine.exam import Screen
 from earshift.engine.norms import population_norm
-from earshift.engine.screen import Screen
-from earshift.engine.thresholds import Threshold
-from earshift.records import TrialRecord
-from earshift.store import Store
+from earshift.engine.refusal import Conflict
+from earshift.store import ExamChanged, Store
+from earshift.web import models as m
+from earshift.web import views
 
-# What was told up to a tone, and P(changed) after it.
-Known = list[tuple[tuple[object, ...], float]]
 MOST_PRESSES = 300
 KEPT = 100  # exams at once, some 20 MB each; the one that was answered longest ago is forgotten
 
@@ -34,8 +33,7 @@ class _Open:
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     session: Session | None = None
-    ahead: dict[bool, Session] = field(default_factory=dict)
-    probabilities: Known = field(default_factory=list)
+    probabilities: KnownProbabilities = field(default_factory=list)
 
 
 class Sessions:
@@ -52,7 +50,6 @@ class Sessions:
         threading.Thread(target=_warm_up, daemon=True).start()
 
     def close(self) -> None:
-        # What is being worked out reads the store, which is closed next.
         self._worker.shutdown(wait=True, cancel_futures=True)
 
     def _of(self, exam_id: int) -> _Open:
@@ -75,21 +72,22 @@ class Sessions:
         """The same for a request that changes it otherwise than by an answer."""
         entry = self._of(exam_id)
         with entry.lock:
-            try:
-                yield self._current(entry, exam_id, author)
-            finally:  # what was worked out ahead was for another question
-                entry.session, entry.ahead = None, {}
+            session = self._current(entry, exam_id, author)
+            entry.session = None  # what fails halfway is read anew
+            yield session
+            entry.session = session
 
     def _current(self, entry: _Open, exam_id: int, author: str) -> Session:
-        session = entry.session
-        if session is not None and session.up_to_date():
-            session.author = author
-            return session
-        entry.ahead = {}
-        entry.session = Session(self._store, exam_id, author=author, practice=True)
+        """The session as the store has it at this moment, by one look at the store."""
+        if entry.session is None:
+            entry.session = Session(self._store, exam_id, author=author, practice=True)
+        else:
+            entry.session.author = author
+            entry.session.refresh()
         return entry.session
 
-    def answer(
+    @contextmanager
+    def answering(
         self,
         exam_id: int,
         author: str,
@@ -97,8 +95,10 @@ class Sessions:
         heard: bool,
         reaction_ms: float | None = None,
         played_db: float | None = None,
-    ) -> Session:
-        """Store an answer to this trial, if that is the one in force now.
+        *,
+        answered_by: str,
+    ) -> Iterator[Session]:
+        """Store an answer to this trial, if that is the one in force now; the session after it.
 
         Sent twice, late or out of order it changes nothing. When the last tone is answered, the
         result is stored and the exam closed.
@@ -107,33 +107,35 @@ class Sessions:
         with entry.lock:
             session = self._current(entry, exam_id, author)
             self.settle(session)
-            if session.record.state != "open" or session.trial_id != trial_id:
-                return session
-            ahead, entry.ahead = entry.ahead, {}
-            try:
-                session.answer(heard, reaction_ms, played_db)
-            except MovedOn:  # through another worker, or by the examiner, at this very moment
-                entry.session = None
-                return self._current(entry, exam_id, author)
-            if heard in ahead and played_db is None:
-                ahead[heard].adopt(session)
-                session = entry.session = ahead[heard]
-            if session.volume_problem:
-                session.begin_practice_again(session.volume_problem)
-            self.settle(session)
+            delivery = session.delivery
+            if delivery.answered_by != answered_by:
+                raise Conflict(f"the {delivery.answered_by} answers this exam")
+            if played_db is not None and delivery.sound is not None:
+                raise Conflict("the device plays what is asked, no other level")
+            if session.record.state == "open" and session.trial_id == trial_id:
+                self._answer(session, heard, reaction_ms, played_db)
+            yield session
             if session.record.state == "open":
-                self.look_ahead(exam_id, author)
-            return session
+                self.look_ahead(exam_id)
+
+    def _answer(
+        self, session: Session, heard: bool, reaction_ms: float | None, played_db: float | None
+    ) -> None:
+        try:
+            session.answer(heard, reaction_ms, played_db)
+        except ExamChanged:  # through another worker, or by the examiner, at this very moment
+            session.refresh()
+            return
+        if session.volume_problem:
+            session.begin_practice_again(session.volume_problem)
+        self.settle(session)
 
     def press(self, exam_id: int, author: str, after_onset_ms: float | None) -> None:
         """Store a press in silence. Beyond some hundreds nothing more is learnt from them."""
-        entry = self._of(exam_id)
-        with entry.lock:
-            session = self._current(entry, exam_id, author)
+        with self.looking(exam_id, author) as session:
             if session.record.state == "open" and session.presses < MOST_PRESSES:
                 session.press(after_onset_ms)
-                entry.ahead = {}  # it counts for how reliable the answers are
-                self.look_ahead(exam_id, author)
+                self.look_ahead(exam_id)
 
     def settle(self, session: Session) -> None:
         """Store the result of an exam whose last tone was answered.
@@ -143,30 +145,24 @@ class Sessions:
         if session.record.state == "open" and session.done:
             session.finish()
 
-    def look_ahead(self, exam_id: int, author: str) -> None:
+    def look_ahead(self, exam_id: int) -> None:
         """Work out what follows either answer, in the background."""
-        self._worker.submit(self._look_ahead, exam_id, author)
+        self._worker.submit(self._look_ahead, exam_id)
 
-    def _look_ahead(self, exam_id: int, author: str) -> None:
+    def _look_ahead(self, exam_id: int) -> None:
+        # The store is not asked: if it has changed, whoever answers next will find out.
         entry = self._of(exam_id)
         with entry.lock:
-            session = self._current(entry, exam_id, author)
-            if entry.ahead or session.record.state != "open" or session.done:
-                return  # it was answered meanwhile
-            for heard in (True, False):
-                ahead = session.after(heard)
-                if not ahead.done:
-                    ahead.presentation()  # its tone is chosen now, and kept
-                entry.ahead[heard] = ahead
+            if entry.session is not None:
+                entry.session.look_ahead()
 
     # What an examiner sees
 
-    def live(self, exam_id: int, author: str) -> dict[str, Any]:
+    def live(self, session: Session) -> m.Live:
         """The exam as it stands: trials, thresholds, probability of change after every tone."""
-        entry = self._of(exam_id)
-        with entry.lock:
-            session = self._current(entry, exam_id, author)
-            return live_view(session, entry.probabilities)
+        return views.live(
+            session.view(), session.sitting, self._of(session.record.id).probabilities
+        )
 
 
 def _warm_up() -> None:
@@ -174,76 +170,3 @@ def _warm_up() -> None:
     screen.tell(screen.ask(), True)
     screen.ask()
     screen.verdict()
-
-
-def live_view(session: Session, known: Known | None = None) -> dict[str, Any]:
-    """A session in the words of the API; `known` remembers what was worked out before."""
-    sitting, record = session.sitting, session.record
-    shown = session.shown() if session.tones or record.state == "done" else None
-    verdict = shown["verdict"] if shown else None
-    limits = None
-    if isinstance(sitting, Screen) and sitting.rule is not None:
-        settings = sitting.settings
-        limits = {"changed_at": settings.changed_at, "unchanged_at": settings.unchanged_at}
-    reference = reference_thresholds(sitting) if isinstance(sitting, Screen) else []
-    thresholds = session.thresholds() if shown else []
-    return {
-        "number": len(session.trials),
-        "kind": record.kind,
-        "ear": record.ear,
-        "state": record.state,
-        "unit": sitting.domain.intensity.unit,
-        "rule": sitting.rule.name if isinstance(sitting, Screen) and sitting.rule else None,
-        "words": shown["words"] if shown else "",
-        "decision": verdict["decision"] if verdict else None,
-        "reliability": sitting.reliability if isinstance(sitting, Screen) and shown else None,
-        "notes": list(verdict["notes"]) if verdict else [],
-        "tones": session.tones,
-        "max_tones": sitting.max_tones,
-        "catch_trials": len(session.catches),
-        "false_alarms": sum(session.catches),
-        "presses": session.presses,
-        "trials": [trial_shown(trial) for trial in (*session.carried, *session.trials)],
-        "thresholds": [threshold_shown(t) for t in thresholds],
-        "reference": [threshold_shown(t) for t in reference],
-        "p_changed": probabilities(sitting, [] if known is None else known)
-        if isinstance(sitting, Screen)
-        else [],
-        "limits": limits,
-    }
-
-
-def probabilities(screen: Screen, known: Known) -> list[dict[str, Any]]:
-    """P(changed) after every tone. What an undo has changed is worked out anew."""
-    for count in range(1, len(screen.trials) + 1):
-        trial = screen.trials[count - 1]
-        key = (trial.tone.frequency_hz, trial.tone.level_db_hl, trial.heard)
-        if len(known) >= count and known[count - 1][0] == key:
-            continue
-        del known[count - 1 :]
-        known.append((key, screen.p_changed_after(count)))
-    del known[len(screen.trials) :]
-    return [{"tone": n, "p": p} for n, (_, p) in enumerate(known, start=1)]
-
-
-def threshold_shown(threshold: Threshold) -> dict[str, Any]:
-    """A threshold as the API gives it: its unit stands beside the list."""
-    return {
-        "frequency_hz": threshold.frequency_hz,
-        "level": threshold.level_db_hl,
-        "low": threshold.low_db_hl,
-        "high": threshold.high_db_hl,
-        "censored": threshold.censored,
-    }
-
-
-def trial_shown(trial: TrialRecord) -> dict[str, Any]:
-    return {
-        "number": trial.number,
-        "kind": trial.kind,
-        "frequency_hz": trial.frequency_hz,
-        "level": trial.played_db_hl,
-        "heard": trial.heard,
-        "void": trial.voided_at is not None,
-        "at": trial.at,
-    }

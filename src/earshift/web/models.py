@@ -148,9 +148,30 @@ class NewBaseline(Input):
     reason: Words
 
 
+class ReferenceChoice(Answer):
+    """A full exam or audiogram that a new screen may be compared with, or why not."""
+
+    exam: str
+    kind: str  # exam, audiogram
+    measured_on: date | None
+    source: str
+    baseline: bool  # the ear's baseline: chosen by a professional, or the oldest usable one
+    default: bool  # what is taken when none is named
+    reason: str | None  # why it cannot be chosen
+    caution: str | None  # what to know before choosing it
+
+
+class ReferenceChoices(Answer):
+    """By ear: the default one first, then the others that may be chosen, then the rest."""
+
+    device: str | None  # one whose levels are relative; null: any device in dB HL, or none
+    ears: dict[str, list[ReferenceChoice]]
+
+
 class PersonFile(Person):
     exams: list[ExamSummary]
     baselines: dict[str, EarBaseline]
+    references: list[ReferenceChoices]
     notes: list[NoteShown]
     history: dict[str, list[HistoryPoint]]
 
@@ -234,9 +255,12 @@ class Device(Answer):
     serial: str
     fingerprint: dict[str, Any]
     sound: str  # external, relative, calibrated
+    unit: str  # dB HL or relative dB
+    answered_by: list[str]  # examiner, listener: who can answer a test on it
     calibration: CalibrationShown
     daily_check: DailyCheck
     blocked: str | None
+    warnings: list[str]  # what the examiner should know before a test today
 
 
 class Worklist(Answer):

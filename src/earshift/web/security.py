@@ -22,6 +22,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from earshift.engine.refusal import Conflict, NotFound, Refusal, Trouble
 from earshift.web.settings import Settings
 
 log = logging.getLogger("earshift.web")
@@ -50,6 +51,7 @@ NOT_LAUNCHED = (
     "once, so stop the program and start it again for a new one."
 )
 FAILED = "something went wrong on the server; what happened is in its log"
+BROKEN = "the database does not answer as it should; what happened is in the server's log"
 
 
 class Guard:
@@ -264,7 +266,7 @@ def _where(error: BaseException) -> str:
         frames = traceback.extract_tb(cause.__traceback__)[-6:]
         places = " < ".join(f"{Path(f.filename).name}:{f.lineno}" for f in reversed(frames))
         parts.append(f"{type(cause).__name__} at {places}")
-        cause = cause.__cause__ or cause.__context__
+        cause = cause.__cause__
     return ", from ".join(parts[:4])
 
 
@@ -310,8 +312,51 @@ PLAIN = {
 }
 
 
+STATUS_BY_CODE = {
+    "throttled": HTTPStatus.TOO_MANY_REQUESTS,
+    "weak-password": HTTPStatus.CONFLICT,
+    "user-name": HTTPStatus.CONFLICT,
+}
+STATUS_BY_KIND: tuple[tuple[type[Refusal], HTTPStatus], ...] = (
+    (Trouble, HTTPStatus.SERVICE_UNAVAILABLE),
+    (NotFound, HTTPStatus.NOT_FOUND),
+    (Conflict, HTTPStatus.CONFLICT),
+    (Refusal, HTTPStatus.UNPROCESSABLE_ENTITY),
+)
+# What somebody can do about it here. The command line has advice of its own.
+ADVICE = {
+    "calibration": "Put that right, or accept it: every result will say so.",
+    "unfinished-exam": "go on with it, or give it up first",
+    "unverified-rule": "Accept that, and every result will say so.",
+}
+LONGEST_DETAIL = 500
+
+
+def status_of(refusal: Refusal) -> HTTPStatus:
+    """The status that a refusal has, by its code or else its class."""
+    known = STATUS_BY_CODE.get(refusal.code)
+    return known or next(status for kind, status in STATUS_BY_KIND if isinstance(refusal, kind))
+
+
+def detail_of(refusal: Refusal) -> str:
+    """What a refusal says here: never what was sent, a row's number or a path of the server."""
+    sentence, advice = refusal.sentence, ADVICE.get(refusal.code, refusal.advice)
+    if advice:
+        sentence += f"{' ' if sentence.endswith('.') else ': '}{advice}"
+    return sentence[:LONGEST_DETAIL]
+
+
 def add_error_handlers(app: FastAPI) -> None:
     """Every refusal is `{"detail": sentence}`, and no sentence repeats what was sent."""
+
+    async def refused_by_library(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refusal)
+        if isinstance(error, Trouble):
+            log.error("%s failed: %s", _route(request.scope), _where(error))
+        wait = getattr(error, "retry_after", None)
+        headers = None if wait is None else {"Retry-After": str(wait)}
+        detail = BROKEN if isinstance(error, Trouble) else detail_of(error)
+        return JSONResponse({"detail": detail}, status_of(error), headers)
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -327,6 +372,7 @@ def add_error_handlers(app: FastAPI) -> None:
         assert isinstance(error, RequestValidationError)
         return _told(HTTPStatus.UNPROCESSABLE_ENTITY, _bad_input(request.app, error.errors()))
 
+    app.add_exception_handler(Refusal, refused_by_library)
     app.add_exception_handler(HTTPException, refused)
     app.add_exception_handler(RequestValidationError, invalid)
 

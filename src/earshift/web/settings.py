@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from earshift.engine.refusal import Refusal
+from earshift.engine.refusal import Conflict, NotFound, Refusal
 
 if TYPE_CHECKING:
     from earshift.store.accounts import Accounts
@@ -21,7 +21,6 @@ PORT = 8400
 ENVIRONMENT = "EARSHIFT_SERVE"  # how worker processes get the settings
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _HOST = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-f:.]+\]")
-ADD_ADMIN = "earshift user add NAME --role admin"
 
 
 @dataclass(frozen=True)
@@ -43,27 +42,29 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise Refusal(f"a port is 0 (any free one) to 65535, got {self.port}")
+            raise Refusal("a port is 0 (any free one) to 65535", got=self.port)
         if self.workers < 1:
-            raise Refusal(f"there is at least one worker, got {self.workers}")
+            raise Refusal("there is at least one worker", got=self.workers)
         if (self.certificate is None) != (self.key is None):
-            raise Refusal("TLS needs both --certificate and --key, got one of them")
+            raise Refusal("TLS needs both a certificate and its key", code="half-a-certificate")
         for file in (self.certificate, self.key):
             if file is not None and not Path(file).is_file():
-                raise Refusal(f"there is no file {file} for TLS")
+                raise NotFound("there is no {file} for TLS", file=f"file {file}")
         if self.behind_proxy is not None:
             try:
                 ipaddress.ip_network(self.behind_proxy)
             except ValueError:
                 raise Refusal(
-                    "--behind-proxy takes the IP address or network that the proxy connects "
-                    f"from, such as 127.0.0.1, got {self.behind_proxy!r}"
+                    "a proxy is named by the IP address or network that it connects from",
+                    code="proxy-address",
+                    got=self.behind_proxy,
                 ) from None
         for name in self.allowed_hosts:
             if _HOST.fullmatch(name) is None:
                 raise Refusal(
-                    "--allowed-host takes a host's name in lower case and without a port, "
-                    f"such as hearing.example.org, got {name!r}"
+                    "an allowed host is a name in lower case and without a port",
+                    code="host-name",
+                    got=name,
                 )
         if self.single_user and self.launch_sha256 is None:
             raise Refusal("a single user comes in by a launch token; give launch_sha256")
@@ -110,7 +111,7 @@ class Settings:
             values = json.loads(os.environ[ENVIRONMENT])
         except (KeyError, json.JSONDecodeError):
             raise Refusal(
-                f"{ENVIRONMENT} does not hold the settings; start the app by `earshift serve`"
+                f"{ENVIRONMENT} does not hold the settings that earshift serve leaves there"
             ) from None
         return cls(**values | {"allowed_hosts": tuple(values["allowed_hosts"])})
 
@@ -124,12 +125,12 @@ def ready_to_serve(settings: Settings, accounts: "Accounts", *, is_file: bool) -
     if not settings.loopback and not settings.secure:
         raise Refusal(
             f"{settings.host} can be reached from other machines, and passwords would cross the "
-            "network unencrypted; give --certificate and --key, or put a proxy with TLS in front "
-            "and give --behind-proxy ADDRESS"
+            "network unencrypted",
+            code="unencrypted",
         )
     if accounts.any_users():
         if not accounts.any_admin():
-            raise Refusal(f"no active user is an admin; enable one, or {ADD_ADMIN}")
+            raise Conflict("no active user is an admin", code="no-admin")
         return replace(settings, single_user=False, launch_sha256=None)
     for needs_accounts, why in (
         (not settings.loopback, f"{settings.host} can be reached from other machines"),
@@ -139,5 +140,5 @@ def ready_to_serve(settings: Settings, accounts: "Accounts", *, is_file: bool) -
         (not is_file, "others may use this PostgreSQL database"),
     ):
         if needs_accounts:
-            raise Refusal(f"{why}, and there is no account; add one first: {ADD_ADMIN}")
+            raise Conflict(f"{why}, and there is no account", code="needs-account")
     return replace(settings, single_user=True)

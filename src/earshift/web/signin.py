@@ -1,7 +1,5 @@
 """Routes to come in and go out, and for admins: users, tokens and the audit."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
@@ -11,13 +9,12 @@ from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from earshift import __version__
-from earshift.store import Store, StoreError
+from earshift.store import Store
 from earshift.store.accounts import (
     SHORTEST_TOKEN_DAYS,
     TOKEN_DAYS,
     Accounts,
     Key,
-    Throttled,
     User,
     csrf_token,
 )
@@ -26,7 +23,7 @@ from earshift.web.identity import (
     Examiner,
     Identity,
     give_session,
-    saw,
+    record_view,
     session_key,
     session_secret,
 )
@@ -138,16 +135,6 @@ def _settings(request: Request) -> Settings:
     return settings
 
 
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """What the accounts refuse, in their words, which never repeat what was typed."""
-    try:
-        yield
-    except StoreError as error:
-        status = HTTPStatus.NOT_FOUND if "there is no" in str(error) else HTTPStatus.CONFLICT
-        raise HTTPException(status, str(error)) from None
-
-
 def _require_session(request: Request, identity: Identity) -> None:
     """Whoever holds a token only cannot make more keys or users with it."""
     if identity.kind != "session":
@@ -205,11 +192,7 @@ def login(request: Request, credentials: Credentials) -> Me:
     """Sign in by name and password: a session begins, in a cookie."""
     _require_accounts(request)
     address = request.client.host if request.client else ""
-    try:
-        signed_in = _accounts(request).sign_in(credentials.name, credentials.password, address)
-    except Throttled as error:
-        wait = {"Retry-After": str(error.retry_after)}
-        raise HTTPException(HTTPStatus.TOO_MANY_REQUESTS, str(error), wait) from None
+    signed_in = _accounts(request).sign_in(credentials.name, credentials.password, address)
     if signed_in is None:
         raise HTTPException(HTTPStatus.UNAUTHORIZED, "name or password is not right")
     user, secret = signed_in
@@ -229,17 +212,14 @@ def logout(request: Request, identity: Examiner) -> None:
 
 @router.get("/api/users")
 def users(request: Request, identity: Admin) -> list[KnownUser]:
-    saw(request, identity, "users")
+    record_view(request, identity, "users")
     return [KnownUser.of(user) for user in _accounts(request).users()]
 
 
 @router.post("/api/users", status_code=HTTPStatus.CREATED)
 def add_user(request: Request, identity: Admin, new: NewUser) -> KnownUser:
     _require_session(request, identity)
-    with _refusals():
-        user = _accounts(request).add_user(
-            new.name, new.password, role=new.role, author=identity.name
-        )
+    user = _accounts(request).add_user(new.name, new.password, role=new.role, author=identity.name)
     return KnownUser.of(user)
 
 
@@ -247,15 +227,14 @@ def add_user(request: Request, identity: Admin, new: NewUser) -> KnownUser:
 def change_user(request: Request, identity: Admin, name: Line, change: ChangedUser) -> KnownUser:
     """Another role, state or password. A new password ends the user's sessions and tokens."""
     _require_session(request, identity)
-    with _refusals():
-        user = _accounts(request).change_user(
-            name,
-            author=identity.name,
-            reason=change.reason,
-            role=change.role,
-            state=change.state,
-            password=change.password,
-        )
+    user = _accounts(request).change_user(
+        name,
+        author=identity.name,
+        reason=change.reason,
+        role=change.role,
+        state=change.state,
+        password=change.password,
+    )
     return KnownUser.of(user)
 
 
@@ -270,10 +249,9 @@ def tokens(request: Request, identity: Examiner) -> list[KnownToken]:
 def make_token(request: Request, identity: Examiner, new: NewToken) -> MadeToken:
     """A new API token of mine. Its secret is in this answer and nowhere else."""
     _require_session(request, identity)
-    with _refusals():
-        key, secret = _accounts(request).make_token(
-            identity.name, name=new.name, role=new.role, days=new.days, author=identity.name
-        )
+    key, secret = _accounts(request).make_token(
+        identity.name, name=new.name, role=new.role, days=new.days, author=identity.name
+    )
     return MadeToken(**KnownToken.of(key).model_dump(), token=secret)
 
 
@@ -281,8 +259,7 @@ def make_token(request: Request, identity: Examiner, new: NewToken) -> MadeToken
 def revoke_token(request: Request, identity: Examiner, id: Line) -> None:
     """End a token: one of mine; an admin, anybody's."""
     whose = None if identity.role == "admin" else identity.name
-    with _refusals():
-        _accounts(request).revoke_token(id, author=identity.name, user_name=whose)
+    _accounts(request).revoke_token(id, author=identity.name, user_name=whose)
 
 
 @router.get("/api/audit")
@@ -295,6 +272,6 @@ def audit(
     """Who saw and did what, oldest first, a page at a time."""
     store: Store = request.app.state.store
     found = store.audit(after=after, limit=limit)
-    saw(request, identity, "audit")
+    record_view(request, identity, "audit")
     lines = [AuditLine.model_validate(entry, from_attributes=True) for entry in found]
     return AuditPage(entries=lines, next=lines[-1].id if len(lines) == limit else None)

@@ -1,16 +1,16 @@
 """A simulated person for the page on which everybody can try a screen without headphones."""
 
 from functools import lru_cache
-from typing import Any
 
-from earshift.clinic.view import reference_thresholds
-from earshift.engine.audiogram import Audiogram
+from earshift.clinic.view import TrialView, view_of
+from earshift.engine.exam import Screen
 from earshift.engine.norms import class_median, class_names
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import RULES
-from earshift.engine.screen import Screen
+from earshift.engine.stimulus import Audiogram
 from earshift.simulate.listener import Listener
-from earshift.web.live import probabilities, threshold_shown
+from earshift.web import models as m
+from earshift.web import views
 
 CHANGES: dict[str, dict[float, float]] = {
     "none": {},
@@ -27,48 +27,34 @@ def choices() -> dict[str, list[str]]:
     return {"hearing": list(class_names()), "change": list(CHANGES), "rules": verified}
 
 
-def after(*, seed: int, hearing: str, change: str, rule: str, tones: int) -> dict[str, Any]:
+def after(*, seed: int, hearing: str, change: str, rule: str, tones: int) -> m.Live:
     """The live view of a simulated ear's screen after so many tones; same seed, same answers."""
     if change not in CHANGES:
         raise Refusal(f"unknown change; known: {', '.join(CHANGES)}")
     if rule not in choices()["rules"]:
         raise Refusal("unknown rule")
     screen = _screen(seed, hearing, change, rule, tones)
-    verdict = screen.verdict() if tones else None
-    settings = screen.settings
-    return {
-        "number": len(screen.trials),
-        "kind": "screen",
-        "ear": "right",
-        "state": "done" if screen.done else "open",
-        "unit": screen.domain.intensity.unit,
-        "rule": rule,
-        "words": "" if verdict is None else str(verdict),
-        "decision": None if verdict is None else verdict.decision,
-        "reliability": None if verdict is None else verdict.reliability,
-        "notes": [] if verdict is None else list(verdict.notes),
-        "tones": len(screen.trials),
-        "max_tones": screen.max_tones,
-        "catch_trials": 0,
-        "false_alarms": 0,
-        "presses": 0,
-        "trials": [
-            {
-                "number": number,
-                "kind": "tone",
-                "frequency_hz": trial.tone.frequency_hz,
-                "level": trial.tone.level_db_hl,
-                "heard": trial.heard,
-                "void": False,
-                "at": None,
-            }
-            for number, trial in enumerate(screen.trials, start=1)
-        ],
-        "thresholds": [threshold_shown(t) for t in screen.thresholds()] if tones else [],
-        "reference": [threshold_shown(t) for t in reference_thresholds(screen)],
-        "p_changed": probabilities(screen, []),
-        "limits": {"changed_at": settings.changed_at, "unchanged_at": settings.unchanged_at},
-    }
+    trials = [
+        TrialView(
+            number=number,
+            kind="tone",
+            frequency_hz=trial.tone.frequency_hz,
+            level=trial.tone.level_db_hl,
+            heard=trial.heard,
+            void=False,
+            at=None,
+        )
+        for number, trial in enumerate(screen.trials, start=1)
+    ]
+    view = view_of(
+        screen,
+        ear="right",
+        state="done" if screen.done else "open",
+        trials=trials,
+        presented=len(trials),
+        judged=tones > 0,
+    )
+    return views.live(view, screen, [])
 
 
 @lru_cache(maxsize=64)

@@ -1,22 +1,21 @@
-"""Stored records in the words of the API. Nothing here writes or decides."""
+"""Views: stored records in the words of the API. Nothing here writes or decides."""
 
-import re
 from collections.abc import Iterable
-from datetime import UTC, date, datetime
-from http import HTTPStatus
+from dataclasses import asdict
+from datetime import date
 from typing import Any
-from zoneinfo import ZoneInfo
-
-from fastapi import HTTPException
 
 from earshift import records
-from earshift.clinic.devices import sound_of
-from earshift.clinic.session import CATCH_EVERY, PROBLEMS, Session
-from earshift.devices import calibration
+from earshift.clinic.devices import device_today
+from earshift.clinic.practice import PROBLEMS
+from earshift.clinic.session import CATCH_EVERY, Session
+from earshift.clinic.view import ExamView, KnownProbabilities, p_changed_by_tone
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
-from earshift.store import Store, StoreError
+from earshift.engine.exam import Exam, Screen
+from earshift.engine.field import Threshold
+from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import models as m
 
@@ -28,27 +27,6 @@ BY_STATE = {
     "done": ALWAYS,
     "abandoned": ALWAYS,
 }
-
-
-def refusal(error: ValueError, status: HTTPStatus = HTTPStatus.CONFLICT) -> HTTPException:
-    """The library's sentence as an answer, without what somebody may have typed.
-
-    Numbers of rows and advice for the command line say nothing to who reads it in a browser.
-    """
-    sentence = re.sub(r",? (but )?got .*$", "", str(error), flags=re.DOTALL)
-    sentence = re.sub(r"; (run|name|go on|say) [^;]*$", "", sentence)
-    sentence = re.sub(r"\bperson [0-9]+", "this person", sentence)
-    sentence = re.sub(r"\bexam [0-9]+", "the exam", sentence)
-    sentence = re.sub(r"'[^']*'|\"[^\"]*\"|`[^`]*`", "...", sentence)
-    return HTTPException(status, sentence[:500])
-
-
-def behind(store: Store, kind: str, handle: str) -> int:
-    """The row of a random id, or 404."""
-    try:
-        return store.behind(kind, handle)
-    except StoreError:
-        raise HTTPException(HTTPStatus.NOT_FOUND, "there is no such thing here") from None
 
 
 def people(store: Store, found: Iterable[records.Person]) -> list[m.Person]:
@@ -114,7 +92,7 @@ def _summary(
         ear=exam.ear,
         kind=exam.kind,
         state=exam.state,
-        measured_on=measured_on(exam, visit),
+        measured_on=records.measured_on(exam, visit),
         mode=visit.mode,
         rule=None if rule is None else rule["name"],
         decision=verdict.get("decision"),
@@ -127,14 +105,6 @@ def _summary(
     )
 
 
-def measured_on(exam: records.ExamRecord, visit: records.Visit) -> date | None:
-    """The local day on which the ear was measured; of an imported audiogram it may be unknown."""
-    at = exam.measured_at
-    if at is None and exam.kind != "audiogram":
-        at = visit.started_at
-    return None if at is None else at.astimezone(ZoneInfo(visit.zone)).date()
-
-
 def _sound_kind(exam: records.ExamRecord, visit: records.Visit) -> str:
     if visit.mode in ("imported", "simulated") or exam.kind == "audiogram":
         return "simulated" if visit.mode == "simulated" else "imported"
@@ -143,11 +113,11 @@ def _sound_kind(exam: records.ExamRecord, visit: records.Visit) -> str:
 
 
 def history(
-    store: Store, exams: Iterable[records.ExamRecord], shown: Iterable[m.ExamSummary]
+    store: Store, exams: Iterable[records.ExamRecord], summaries: Iterable[m.ExamSummary]
 ) -> dict[str, list[m.HistoryPoint]]:
     """Thresholds and P(changed) of each ear over time."""
     points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in values.EARS}
-    for exam, said in zip(exams, shown, strict=True):
+    for exam, said in zip(exams, summaries, strict=True):
         if exam.kind == "audiogram":
             levels = {f"{f:g}": level for f, level in exam.design["thresholds_db_hl"]}
         else:
@@ -177,7 +147,7 @@ def history(
     return points
 
 
-def exam_shown(
+def exam(
     store: Store, accounts: Accounts, session: Session, user: str, *, position: m.Counted
 ) -> m.Exam:
     record = session.record
@@ -204,6 +174,49 @@ def exam_shown(
         link=None if link is None else m.LinkShown(expires_at=link.expires_at),
         released=accounts.released(visit.id),
         remarks=list(session.delivery.remarks),
+    )
+
+
+def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) -> m.Live:
+    """A view in the words of the API; `known` remembers the probabilities worked out before."""
+    limits, p_changed = None, []
+    if isinstance(procedure, Screen):
+        p_changed = p_changed_by_tone(procedure, known)
+        if procedure.rule is not None:
+            asked = procedure.settings
+            limits = m.DecisionLimits(changed_at=asked.changed_at, unchanged_at=asked.unchanged_at)
+    return m.Live(
+        number=view.presented,
+        kind=view.kind,
+        ear=view.ear,
+        state=view.state,
+        unit=view.unit,
+        rule=None if view.rule is None else view.rule.name,
+        words=view.words,
+        decision=view.decision,
+        reliability=view.reliability if view.kind == "screen" else None,
+        notes=list(view.notes),
+        tones=view.tones,
+        max_tones=view.max_tones,
+        catch_trials=view.catch_trials,
+        false_alarms=view.false_alarms,
+        presses=view.presses,
+        trials=[m.TrialShown(**asdict(trial)) for trial in view.trials],
+        thresholds=[_threshold(one) for one in view.thresholds],
+        reference=[_threshold(one) for one in view.reference_thresholds],
+        p_changed=[m.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
+        limits=limits,
+    )
+
+
+def _threshold(threshold: Threshold) -> m.ThresholdShown:
+    """A threshold as the API gives it: its unit stands beside the list."""
+    return m.ThresholdShown(
+        frequency_hz=threshold.frequency_hz,
+        level=threshold.level_db_hl,
+        low=threshold.low_db_hl,
+        high=threshold.high_db_hl,
+        censored=threshold.censored,
     )
 
 
@@ -264,11 +277,17 @@ def play(session: Session, position: m.Counted) -> m.Play:
         sound=sound(delivery),
         timing=m.TimingAsked(**delivery.timing.to_dict()),
         progress=m.Progress(
-            answered=session.tones + len(session.catches), at_most=at_most(session)
+            answered=session.tones + len(session.catch_responses), at_most=at_most(session)
         ),
         presentation=presentation,
         problem=_problem(session),
     )
+
+
+def position(snapshot: records.ExamSnapshot) -> m.Counted:
+    """Which of the visit's exams this is, and how many there are."""
+    of_visit = snapshot.of_visit
+    return m.Counted(now=of_visit.index(snapshot.exam.id) + 1, of=len(of_visit))
 
 
 def at_most(session: Session) -> int:
@@ -278,7 +297,7 @@ def at_most(session: Session) -> int:
 
 
 def _problem(session: Session) -> str | None:
-    """What has to be mended before the exam can go on: practice that was taken back says it."""
+    """What has to be put right before the exam can go on: practice that was taken back says it."""
     if session.record.state != "paused" or not session.trials:
         return None
     last = session.trials[-1]
@@ -289,14 +308,8 @@ def _problem(session: Session) -> str | None:
 
 
 def device(store: Store, one: records.Device, today: date) -> m.Device:
-    calibrations = store.calibrations(one.id)
-    now = store.calibration_on(one.id, today)
-    plays = sound_of(store, one, today)
-    check = calibration.daily_check(calibrations, today)
-    checks = [c.done_on for c in calibrations if c.kind == "biological"]
-    blocked = None
-    if check == "failed":
-        blocked = "A daily check failed: the device has to be calibrated before it is used again."
+    now = device_today(store, one, today)
+    in_force = now.calibration
     return m.Device(
         id=store.handle("devices", one.id),
         name=one.name,
@@ -304,19 +317,18 @@ def device(store: Store, one: records.Device, today: date) -> m.Device:
         model=one.model,
         serial=one.serial,
         fingerprint=one.fingerprint,
-        sound="external" if plays is None else plays.kind,
+        sound="external" if now.sound is None else now.sound.kind,
+        unit=now.unit,
+        answered_by=list(now.answered_by),
         calibration=m.CalibrationShown(
-            state=calibration.state(one, now, today),
-            done_on=None if now is None else now.done_on,
-            due_on=None if now is None else now.due_on,
-            laboratory=None if now is None else now.laboratory,
-            coupler=None if now is None else now.coupler,
-            kind=None if now is None else now.kind,
+            state=now.calibration_state,
+            done_on=None if in_force is None else in_force.done_on,
+            due_on=None if in_force is None else in_force.due_on,
+            laboratory=None if in_force is None else in_force.laboratory,
+            coupler=None if in_force is None else in_force.coupler,
+            kind=None if in_force is None else in_force.kind,
         ),
-        daily_check=m.DailyCheck(state=check, on=max(checks, default=None)),
-        blocked=blocked,
+        daily_check=m.DailyCheck(state=now.daily_check, on=now.checked_on),
+        blocked=now.blocked,
+        warnings=list(now.warnings),
     )
-
-
-def today_in(zone: str) -> date:
-    return datetime.now(UTC).astimezone(ZoneInfo(zone)).date()

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earshift.cli.app import AsJson
-from earshift.cli.clinic import Ear, Reason, Who, people
 from earshift.cli.database import EXIT_CODES, Author, Database, author_name, opened
+from earshift.cli.exams import Ear
+from earshift.cli.people import Reason, Who, people
 from earshift.cli.terminal import person_label, printable, show_json, table
 from earshift.engine.values import EARS
 
@@ -18,17 +19,17 @@ if TYPE_CHECKING:
 @people.command("history", epilog=EXIT_CODES)
 def person_history(
     who: Who,
-    ear: Annotated[str | None, typer.Option(help="right or left; both if absent.")] = None,
+    ear: Annotated[str | None, typer.Option(help="right or left. Default: both.")] = None,
     rule: Annotated[
         str, typer.Option(help="Rule that full exams are judged by: osha-sts, niosh-15 ...")
     ] = "osha-sts",
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show every exam of a person's ears against its baseline, with P(changed).
+    """Show every exam of a person's ears against the baseline, with P(changed).
 
-    Says when a persistent shift or an improvement is a reason to revise the baseline, which is a
-    professional's decision: `earshift person baseline`.
+    Says when a persistent shift or an improvement is a reason to revise the baseline. A
+    professional decides that: `earshift person baseline`.
     """
     from earshift.clinic.history import ear_history
     from earshift.clinic.people import find_person
@@ -63,7 +64,7 @@ def _show(history: "EarHistory") -> None:
         ]
         for o in history.occasions
     ]
-    columns = ["exam", "date", "what", "against", "rule", "says", "P", "shift (Hz:dB)", "note"]
+    columns = ["exam", "date", "what", "against", "rule", "result", "P", "shift (Hz:dB)", "note"]
     table(f"{history.ear} ear", columns, rows)
     for choice in history.chosen:
         typer.echo(
@@ -71,9 +72,11 @@ def _show(history: "EarHistory") -> None:
             f"{printable(choice.author)}: {printable(choice.reason)}"
         )
     if not history.chosen and history.baseline is not None:
-        typer.echo(f"Baseline: exam {history.baseline}, the oldest; nobody has chosen another")
+        typer.echo(f"Baseline: exam {history.baseline}, the oldest; none has been chosen")
     if history.proposal is not None:
-        typer.echo(f"To be judged: {history.proposal.words}")
+        exam_id = history.proposal.exam_id
+        which = "" if exam_id is None else f" (exam {exam_id})"
+        typer.echo(f"For a professional to judge: {history.proposal.words}{which}")
 
 
 @people.command("baseline", epilog=EXIT_CODES)
@@ -86,7 +89,7 @@ def person_baseline(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Choose the exam that one ear is compared with from now on; earlier choices stay."""
+    """Choose the exam that an ear is compared with from now on; earlier choices are kept."""
     from earshift.clinic.history import revise_baseline
     from earshift.clinic.people import find_person
 
@@ -98,4 +101,4 @@ def person_baseline(
     if as_json:
         show_json(asdict(chosen))
     else:
-        typer.echo(f"The {ear} ear is compared with exam {exam} from now on")
+        typer.echo(f"From now on the {ear} ear is compared with exam {exam}")

@@ -1,0 +1,241 @@
+"""The people whose hearing is followed."""
+
+from dataclasses import asdict
+from datetime import date
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from earshift.cli.app import NOT_FINISHED, AsJson, app
+from earshift.cli.database import EXIT_CODES, Author, Database, Yes, author_name, opened
+from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
+from earshift.engine.refusal import Refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from earshift.records import ExamRecord, ResultRecord, Visit
+
+SEXES = "female, male, other or unknown"
+RETENTION = (
+    "Hearing records often have to be kept: in the United States audiometric test records for as "
+    "long as the person is employed (29 CFR 1910.95(m)). Ask whoever is responsible first."
+)
+
+people = typer.Typer(
+    help="The people whose hearing is followed.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.add_typer(people, name="person")
+
+Who = Annotated[
+    str,
+    typer.Argument(
+        metavar="PERSON",
+        help="Id or code; write id:7 or code:7 if it could be either.",
+    ),
+]
+Code = Annotated[str | None, typer.Option(help="The clinic's own number for the person.")]
+Name = Annotated[str | None, typer.Option(help="Name.")]
+Born = Annotated[str | None, typer.Option(help="Date of birth, YYYY-MM-DD.")]
+Sex = Annotated[str | None, typer.Option(help=f"{SEXES}.")]
+Reason = Annotated[str, typer.Option(help="The reason; it is stored with the change.")]
+
+
+def _identity(
+    code: str | None, name: str | None, born: str | None, sex: str | None
+) -> dict[str, Any]:
+    """Only what was given; an empty text means that it is not known."""
+    from earshift.clinic.people import clean_identity
+    from earshift.days import today
+
+    day: date | str | None = born and as_date(born, "a date of birth")
+    given = {"code": code, "name": name, "birth_date": day, "sex": sex}
+    return clean_identity({k: v for k, v in given.items() if v is not None}, today())
+
+
+@people.command("add", epilog=EXIT_CODES)
+def person_add(
+    code: Code = None,
+    name: Name = None,
+    born: Born = None,
+    sex: Sex = None,
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a person. All of it may be left out; no two people have the same code."""
+    with opened(db) as store:
+        person = store.add_person(author=author_name(author), **_identity(code, name, born, sex))
+    if as_json:
+        show_json(asdict(person))
+    else:
+        typer.echo(f"Added {person_label(person)}")
+
+
+@people.command("list", epilog=EXIT_CODES)
+def person_list(
+    search: Annotated[str | None, typer.Option(help="Part of a code or name.")] = None,
+    after: Annotated[int, typer.Option(min=0, help="Only people after this id.")] = 0,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 50,
+    db: Database = None,
+    as_json: AsJson = False,
+) -> None:
+    """List people by id, a page at a time."""
+    with opened(db) as store:
+        found = store.people(after=after, limit=limit + 1, search=search)
+        place = store.describe()
+    page, more = found[:limit], len(found) > limit
+    if as_json:
+        show_json([asdict(person) for person in page])
+        return
+    if not page:
+        typer.echo(f"Nobody found in {printable(place)}")
+        return
+    rows = [
+        [
+            person.id,
+            person.code,
+            "(erased)" if person.erased_at else person.name,
+            person.birth_date,
+            person.sex,
+        ]
+        for person in page
+    ]
+    table("People", ["id", "code", "name", "born", "sex"], rows)
+    if more:
+        typer.echo(f"More: earshift person list --after {page[-1].id}")
+
+
+@people.command("show", epilog=EXIT_CODES)
+def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
+    """Show a person with all exams and their results."""
+    from earshift.clinic.people import find_person
+
+    with opened(db) as store:
+        person = find_person(store, who)
+        visits = {visit.id: visit for visit in store.visits(person.id)}
+        exams = store.exams(person.id)
+        results = {exam.id: store.results(exam.id) for exam in exams}
+        notes = store.notes(person.id)
+    if as_json:
+        show_json(
+            {
+                **asdict(person),
+                "visits": [asdict(visit) for visit in visits.values()],
+                "exams": [
+                    {**_without_design(exam), "words": [r.shown["words"] for r in results[exam.id]]}
+                    for exam in exams
+                ],
+                "notes": [asdict(note) for note in notes],
+            }
+        )
+        return
+    typer.echo(person_label(person))
+    if person.erased_at is not None:
+        typer.echo(f"Erased on {person.erased_at:%Y-%m-%d}")
+    for name, value in (("born", person.birth_date), ("sex", person.sex)):
+        if value is not None:
+            typer.echo(f"{name}: {printable(value)}")
+    rows = [_exam_row(exam, visits[exam.visit_id], results[exam.id]) for exam in exams]
+    if rows:
+        table("Exams", ["exam", "visit", "date", "ear", "what", "state", "result"], rows)
+    else:
+        typer.echo("No exams yet")
+    for note in notes:
+        typer.echo(f"{note.at:%Y-%m-%d} {printable(note.author)}: {printable(note.text)}")
+    for exam in exams:
+        if exam.state in ("open", "paused"):
+            typer.echo(f"Not finished: earshift resume {exam.id}")
+
+
+def _exam_row(
+    exam: "ExamRecord", visit: "Visit", results: "Sequence[ResultRecord]"
+) -> list[object]:
+    from earshift.records import measured_on
+
+    what = f"simulated {exam.kind}" if visit.mode == "simulated" else exam.kind
+    said = exam.source
+    if results:
+        shown = results[-1].shown
+        said = f"{shown['tones']} tones"
+        if shown["verdict"] is not None:
+            said = f"{shown['verdict']['decision']}, {said}"
+        if shown["rule"] is not None:
+            said = f"{shown['rule']['name']}: {said}"
+    day = measured_on(exam, visit) or "unknown"
+    return [exam.id, exam.visit_id, day, exam.ear, what, exam.state, said]
+
+
+def _without_design(exam: "ExamRecord") -> dict[str, Any]:
+    return {name: value for name, value in asdict(exam).items() if name != "design"}
+
+
+@people.command("correct", epilog=EXIT_CODES)
+def person_correct(
+    who: Who,
+    reason: Reason,
+    code: Code = None,
+    name: Name = None,
+    born: Born = None,
+    sex: Sex = None,
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Correct code, name, date of birth or sex. What was known before is kept.
+
+    An empty text (--name "") means that it is not known.
+    """
+    from earshift.clinic.people import find_person
+
+    with opened(db) as store:
+        changes = _identity(code, name, born, sex)
+        if not changes:
+            raise Refusal("nothing to correct: give --code, --name, --born or --sex")
+        person = find_person(store, who)
+        person = store.correct_person(
+            person.id, author=author_name(author), reason=reason, **changes
+        )
+    if as_json:
+        show_json(asdict(person))
+    else:
+        typer.echo(f"Corrected: {person_label(person)}")
+
+
+@people.command("erase", epilog=EXIT_CODES)
+def person_erase(
+    who: Who,
+    reason: Reason,
+    delete_trials: Annotated[
+        bool, typer.Option("--delete-trials", help="Delete the visits and all answers as well.")
+    ] = False,
+    yes: Yes = False,
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a person's identity and notes for good; a record without a name remains."""
+    from earshift.clinic.people import find_person
+
+    with opened(db) as store:
+        person = find_person(store, who)
+        exams = len(store.exams(person.id))
+        fate = "deleted as well" if delete_trials else "kept without a name"
+        typer.echo(f"{person_label(person)}: {exams} exams will be {fate}.", err=True)
+        typer.echo(RETENTION, err=True)
+        if not yes and not confirmed("Erase for good?"):
+            typer.echo("Nothing was erased", err=True)
+            raise typer.Exit(NOT_FINISHED)
+        erased = store.erase_person(
+            person.id, author=author_name(author), reason=reason, delete_trials=delete_trials
+        )
+    if as_json:
+        show_json(asdict(erased))
+    else:
+        typer.echo(f"Erased person {erased.id}")
+    typer.echo(
+        "Backups and exports made before still hold this person: delete them as well", err=True
+    )

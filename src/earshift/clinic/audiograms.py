@@ -1,0 +1,83 @@
+"""Audiograms from elsewhere: typed in from paper, or read from a file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+
+from earshift import __version__
+from earshift.days import noon
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import Audiogram
+from earshift.formats import References
+from earshift.records import ExamRecord
+from earshift.store import Store
+
+EARLIEST_MEASURED = date(1930, 1, 1)
+
+
+def store_typed_audiogram(
+    store: Store,
+    person_id: int,
+    ear: str,
+    *,
+    thresholds_db_hl: Mapping[float, float],
+    no_response_db_hl: Mapping[float, float],
+    measured_on: date | None,
+    source: str,
+    author: str,
+    zone: str,
+    today: date,
+) -> ExamRecord:
+    """Store a reference that was typed in from paper. A day without an hour is stored at noon."""
+    if measured_on is not None and not EARLIEST_MEASURED <= measured_on <= today:
+        raise Refusal(
+            f"an audiogram was measured on a day from {EARLIEST_MEASURED} to today",
+            got=measured_on,
+        )
+    audiogram = Audiogram(thresholds_db_hl, no_response_db_hl=no_response_db_hl)
+    measured = None if measured_on is None else noon(measured_on, zone)
+    visit = store.open_visit(
+        person_id, author=author, zone=zone, mode="imported", started_at=measured
+    )
+    return store.open_exam(
+        visit.id,
+        author=author,
+        ear=ear,
+        kind="audiogram",
+        design=audiogram.to_dict(),
+        engine_version=__version__,
+        measured_at=measured,
+        source=source or "typed in",
+    )
+
+
+@dataclass(frozen=True)
+class ImportedFile:
+    """What a file held, and what of it was stored."""
+
+    found: References
+    added: tuple[ExamRecord, ...] = ()
+    known: tuple[ExamRecord, ...] = ()  # stored by an earlier import
+    refused: bool = False  # rows were rejected, and so nothing was stored
+
+    def require_some(self, file: str) -> None:
+        """Refuse a file of which nothing was taken."""
+        if self.refused:
+            raise Refusal(
+                f"{len(self.found.rejected)} rows cannot be taken, so nothing was stored",
+                code="rejected-rows",
+            )
+        if not self.found.accepted:
+            raise Refusal("{file} holds no audiogram that can be taken", file=file)
+
+
+def store_references(
+    store: Store, found: References, *, author: str, zone: str, skip_rejected: bool = False
+) -> ImportedFile:
+    """Store what was read: all of it, or nothing when a row was rejected and not to be skipped."""
+    if found.rejected and not skip_rejected:
+        return ImportedFile(found, refused=True)
+    if not found.accepted:
+        return ImportedFile(found)
+    stored = store.import_audiograms(found.accepted, author=author, zone=zone)
+    return ImportedFile(found, tuple(stored.added), tuple(stored.known))

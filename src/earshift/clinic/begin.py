@@ -1,0 +1,142 @@
+"""How a test begins: the same checks for the browser and the command line, before anything is
+stored.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import date
+
+from earshift.clinic.devices import require_same_conditions
+from earshift.clinic.people import require_none_unfinished
+from earshift.clinic.plan import (
+    EXAM_TONES,
+    Plan,
+    checked_ear,
+    open_exam,
+    plan_exam,
+    plan_screen,
+)
+from earshift.devices.delivery import Delivery
+from earshift.engine.change import PROTOCOLS
+from earshift.engine.exam import Screen
+from earshift.engine.refusal import Conflict
+from earshift.engine.rules import RULES, Rule, unverified_note
+from earshift.engine.stimulus import Limits
+from earshift.records import ExamRecord
+from earshift.store import Store
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an examiner wants to test."""
+
+    kind: str  # screen or exam
+    ears: tuple[str, ...]
+    rule: str | None = None
+    protocol: str | None = None
+    references: Mapping[str, int] = field(default_factory=dict)  # exam by ear; else the baseline
+    accept_unverified: bool = False  # the examiner's consent to a rule that is not verified
+    seed: int | None = None
+    max_tones: int | None = None
+    limits: Limits | None = None  # else the delivery's own
+
+
+def plan_test(
+    store: Store,
+    person_id: int,
+    wanted: Wanted,
+    *,
+    delivery: Delivery,
+    today: date,
+    device_id: int | None = None,
+    simulated: bool = False,
+    set_aside: bool = False,
+) -> list[Plan]:
+    """The exams of one test, all of its ears or none; nothing is stored yet.
+
+    An ear has one unfinished exam at a time, unless the old one is to be `set_aside`.
+    """
+    for ear in wanted.ears:
+        checked_ear(ear)
+        if not set_aside:
+            require_none_unfinished(store, person_id, ear, simulated=simulated)
+    if wanted.kind == "exam":
+        most = EXAM_TONES if wanted.max_tones is None else wanted.max_tones
+        return [
+            plan_exam(
+                ear, delivery=delivery, limits=wanted.limits, seed=wanted.seed, max_tones=most
+            )
+            for ear in wanted.ears
+        ]
+    rule = _question(wanted)
+    plans = [
+        plan_screen(
+            store,
+            person_id,
+            ear,
+            rule=rule,
+            protocol=wanted.protocol,
+            reference=wanted.references.get(ear),
+            simulated=simulated,
+            device_id=device_id,
+            delivery=delivery,
+            limits=wanted.limits,
+            seed=wanted.seed,
+            max_tones=wanted.max_tones,
+            today=today,
+        )
+        for ear in wanted.ears
+    ]
+    for plan in plans:
+        _require_undecided(plan)
+    return plans
+
+
+def _question(wanted: Wanted) -> Rule | None:
+    """The rule that is asked about; none when a protocol asks for any change at all."""
+    if wanted.rule is not None and wanted.protocol is not None:
+        raise Conflict("give a rule or a protocol, not both: they ask different questions")
+    if wanted.protocol is not None and wanted.protocol not in PROTOCOLS:
+        raise Conflict(f"the protocol is not one of {', '.join(PROTOCOLS)}", got=wanted.protocol)
+    if wanted.rule is None:
+        return None
+    if wanted.rule not in RULES:
+        known = [name for name, rule in RULES.items() if wanted.accept_unverified or rule.verified]
+        raise Conflict(f"the rule is not one of {', '.join(known)}", got=wanted.rule)
+    rule = RULES[wanted.rule]
+    note = unverified_note(rule)
+    if note is not None and not wanted.accept_unverified:
+        raise Conflict(note, code="unverified-rule")
+    return rule
+
+
+def _require_undecided(plan: Plan) -> None:
+    """A screen that can say nothing more than it says now is not worth a visit."""
+    screen = plan.sitting
+    if isinstance(screen, Screen) and screen.done:
+        raise Conflict(f"{plan.ear} ear: {screen.verdict()}", code="decided-before")
+
+
+def require_by_hand(record: ExamRecord) -> None:
+    """Refuse to present an exam by hand that a device plays in its browser."""
+    if Delivery.from_dict(record.delivery).sound is not None:
+        raise Conflict(
+            "{exam} is played by a device in its browser", code="plays-in-browser", exam=record.id
+        )
+
+
+def begin_follow_up(
+    store: Store,
+    record: ExamRecord,
+    plan: Callable[[Store, ExamRecord], Plan],
+    *,
+    today: date,
+    author: str,
+) -> ExamRecord:
+    """Open a retest or a continuation of a finished exam, in the same visit and conditions."""
+    if record.state not in ("done", "abandoned"):
+        raise Conflict("{exam} is not finished yet", exam=record.id)
+    visit = store.visit(record.visit_id)
+    require_none_unfinished(store, visit.person_id, record.ear)
+    require_same_conditions(store, record, today)
+    return open_exam(store, visit, plan(store, record), author=author)

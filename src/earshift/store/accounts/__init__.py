@@ -1,0 +1,45 @@
+"""Who may come in: users with roles, and the keys that they and their listeners hold.
+
+Rows are only added, each with its audit row; of a user the newest state counts.
+"""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from earshift.store import Store, checks
+from earshift.store.accounts.keys import ROLES, Key, User, sha256
+from earshift.store.accounts.links import LINK_HOURS, Link, Links
+from earshift.store.accounts.sessions import (
+    FREE_BY_ADDRESS,
+    FREE_BY_NAME,
+    Sessions,
+    Throttled,
+    csrf_token,
+)
+from earshift.store.accounts.tokens import SHORTEST_TOKEN_DAYS, TOKEN_DAYS, Tokens
+from earshift.store.accounts.users import as_password, as_user_name
+
+__all__ = [
+    "FREE_BY_ADDRESS",
+    "FREE_BY_NAME",
+    "LINK_HOURS",
+    "ROLES",
+    "SHORTEST_TOKEN_DAYS",
+    "TOKEN_DAYS",
+    "Accounts",
+    "Key",
+    "Link",
+    "Throttled",
+    "User",
+    "as_password",
+    "as_user_name",
+    "csrf_token",
+    "sha256",
+]
+
+
+class Accounts(Sessions, Tokens, Links):
+    """Users and keys in a store. Calls may come from any thread; the clock is for tests."""
+
+    def __init__(self, store: Store, clock: Callable[[], datetime] = checks.now) -> None:
+        super().__init__(store.engine, clock)

@@ -1,0 +1,365 @@
+"""Exams of one ear: opening them, their states, and what an ear is compared with."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
+
+from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, func, insert, select
+
+from earshift.engine.values import EARS
+from earshift.records import EXAM_KINDS, EXAM_STATES, Baseline, ExamRecord, Person, TrialCounts
+from earshift.store import checks, people, rows
+from earshift.store import tables as t
+from earshift.store.database import reading, writing
+from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError
+from earshift.store.rows import Part
+
+
+@cache
+def newest_state() -> ScalarSelect[Any]:
+    states = t.exam_states
+    return (
+        select(states.c.state)
+        .where(states.c.exam_id == t.exams.c.id)
+        .correlate(t.exams)
+        .order_by(states.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+def exams_in_state(states: Sequence[str], since: datetime) -> Select[Any]:
+    """Exams of real people whose newest state is one of these, reached since then; newest first."""
+    reached, later = t.exam_states, t.exam_states.alias("later")
+    newer = select(later.c.id).where(
+        later.c.exam_id == reached.c.exam_id, later.c.id > reached.c.id
+    )
+    erased = select(t.erasures.c.id).where(t.erasures.c.person_id == t.visits.c.person_id)
+    return (
+        select(t.exams, reached.c.state)
+        .join(reached, reached.c.exam_id == t.exams.c.id)
+        .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
+        .where(reached.c.at >= since, reached.c.state.in_(states), ~newer.exists())
+        .where(t.visits.c.mode != "simulated", ~erased.exists())
+        .order_by(reached.c.id.desc())
+    )
+
+
+def last_tested() -> Any:
+    """When somebody was last tested, over all of their exams."""
+    return func.max(func.coalesce(t.exams.c.measured_at, t.visits.c.started_at))
+
+
+def last_tests() -> Select[Any]:
+    """Everybody who is not erased, by when they were last tested."""
+    erased = select(t.erasures.c.id).where(t.erasures.c.person_id == t.visits.c.person_id)
+    return (
+        select(t.visits.c.person_id, last_tested().label("last"))
+        .join(t.exams, t.exams.c.visit_id == t.visits.c.id)
+        .where(t.visits.c.mode != "simulated", ~erased.exists())
+        .group_by(t.visits.c.person_id)
+    )
+
+
+@cache
+def exams_query() -> Select[Any]:
+    return select(t.exams, newest_state().label("state"))
+
+
+def states_of(connection: Connection, exam_ids: Sequence[int]) -> dict[int, str]:
+    """The newest state of each of these exams."""
+    query = select(t.exams.c.id, newest_state().label("state")).where(t.exams.c.id.in_(exam_ids))
+    return {row.id: row.state for row in connection.execute(query)}
+
+
+def exam_of(connection: Connection, exam_id: int) -> ExamRecord:
+    query = exams_query().where(t.exams.c.id == checks.as_id(exam_id, "exam"))
+    found = connection.execute(query).first()
+    if found is None:
+        raise NoSuchRow("there is no {exam}", exam=exam_id)
+    return rows.to_record(ExamRecord, found)
+
+
+def exam_to_extend(
+    connection: Connection, exam_id: int, expected: TrialCounts | None = None
+) -> Row[Any]:
+    """Ear, kind, state and counts of trials of an exam whose person is not erased.
+
+    With `expected`, an exam that is not open or has other trials is refused as `ExamChanged`: two
+    programs must not answer one exam, as what the other did would change the question.
+
+    Holds the person: until the transaction ends nobody else adds to the exam. What a statement
+    reads is as old as its start, so the lock comes first and the reading after it.
+    """
+    exam_id = checks.as_id(exam_id, "exam")
+    if connection.execute(_lock_owner(), {"exam_id": exam_id}).first() is None:
+        raise NoSuchRow("there is no {exam}", exam=exam_id)
+    found = connection.execute(_exam_to_extend(), {"exam_id": exam_id}).one()
+    if found.erased_at is not None:
+        raise StoreConflict(
+            f"{{person}} was erased on {found.erased_at:%Y-%m-%d}", person=found.person_id
+        )
+    if expected is not None:
+        if found.state != "open":
+            raise ExamChanged(f"{{exam}} is {found.state} and takes no answers", exam=exam_id)
+        if (found.last_number, found.void) != expected:
+            raise ExamChanged(
+                "another program is working on {exam}, too; its answers are kept, this one was "
+                "not taken",
+                advice="go on there, or load the exam again",
+                exam=exam_id,
+            )
+    return found
+
+
+def voids_of_exam() -> Select[Any]:
+    """The voids of an outer query's exam."""
+    of_exam = t.voids.join(t.trials, t.trials.c.id == t.voids.c.trial_id)
+    return select(func.count()).select_from(of_exam).where(t.trials.c.exam_id == t.exams.c.id)
+
+
+def count_of(counted: Select[Any]) -> ScalarSelect[Any]:
+    """A count as a column beside the exam's."""
+    return counted.correlate(t.exams).scalar_subquery()
+
+
+@cache
+def _lock_owner() -> Select[Any]:
+    return (
+        select(t.people.c.id)
+        .join(t.visits, t.visits.c.person_id == t.people.c.id)
+        .join(t.exams, t.exams.c.visit_id == t.visits.c.id)
+        .where(t.exams.c.id == bindparam("exam_id"))
+        .with_for_update(of=t.people)
+    )
+
+
+@cache
+def _exam_to_extend() -> Select[Any]:
+    last = select(func.max(t.trials.c.number)).where(t.trials.c.exam_id == t.exams.c.id)
+    return (
+        select(
+            count_of(voids_of_exam()).label("void"),
+            t.exams.c.ear,
+            t.exams.c.kind,
+            t.visits.c.person_id,
+            newest_state().label("state"),
+            func.coalesce(last.correlate(t.exams).scalar_subquery(), 0).label("last_number"),
+            t.erasures.c.at.label("erased_at"),
+        )
+        .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
+        .outerjoin(t.erasures, t.erasures.c.person_id == t.visits.c.person_id)
+        .where(t.exams.c.id == bindparam("exam_id"))
+    )
+
+
+def insert_exam(connection: Connection, values: Mapping[str, Any], author: str) -> ExamRecord:
+    state = "done" if values["kind"] == "audiogram" else "open"
+    row = rows.add_row(connection, t.exams, values, author)
+    add_state(connection, row.id, state, row.engine_version, author, "")
+    return ExamRecord(state=state, **row._mapping)
+
+
+def add_state(
+    connection: Connection, exam_id: int, state: str, version: str, author: str, reason: str
+) -> None:
+    connection.execute(
+        insert(t.exam_states).values(
+            exam_id=exam_id,
+            state=state,
+            engine_version=version,
+            at=checks.now(),
+            author=author,
+            reason=reason,
+        )
+    )
+
+
+def check_reference(connection: Connection, exam_id: int, person_id: int, ear: str) -> None:
+    reference = rows.row_of(connection, t.exams, exam_id, "exam")
+    owner = rows.row_of(connection, t.visits, reference.visit_id, "visit").person_id
+    if (owner, reference.ear) != (person_id, ear):
+        raise StoreError(
+            f"{{exam}} cannot be the reference: it is of {{person_1}}'s {reference.ear} ear, and "
+            f"the exam is of {{person_2}}'s {ear} ear",
+            exam=exam_id,
+            person_1=owner,
+            person_2=person_id,
+        )
+
+
+class Exams(Part):
+    """The store's calls about exams and baselines."""
+
+    def open_exam(
+        self,
+        visit_id: int,
+        *,
+        author: str,
+        ear: str,
+        kind: str,
+        design: Mapping[str, Any],
+        engine_version: str,
+        reference_exam_id: int | None = None,
+        measured_at: datetime | None = None,
+        source: str = "",
+        delivery: Mapping[str, Any] | None = None,
+    ) -> ExamRecord:
+        """A new exam of one ear, open; an audiogram has no trials and is done at once."""
+        author = checks.text(author, "author")
+        values = {
+            "ear": checks.one_of(ear, EARS, "ear"),
+            "kind": checks.one_of(kind, EXAM_KINDS, "kind"),
+            "design": checks.plain(design, "design"),
+            "engine_version": checks.text(engine_version, "engine_version"),
+            "reference_exam_id": reference_exam_id,
+            "measured_at": None
+            if measured_at is None
+            else checks.moment(measured_at, "measured_at"),
+            "source": checks.text(source, "source", blank=True),
+            "delivery": checks.plain(delivery or {}, "delivery"),
+        }
+        with writing(self.engine) as connection:
+            visit = rows.row_of(connection, t.visits, visit_id, "visit")
+            people.living_person(connection, visit.person_id)
+            values["visit_id"] = visit.id
+            if reference_exam_id is not None:
+                check_reference(connection, reference_exam_id, visit.person_id, ear)
+            return insert_exam(connection, values, author)
+
+    def exam(self, exam_id: int) -> ExamRecord:
+        """The exam with its newest state."""
+        with reading(self.engine) as connection:
+            return exam_of(connection, exam_id)
+
+    def opened_at(self, exam_id: int) -> datetime:
+        """When an exam was opened last: when it was begun, or gone on with after a break."""
+        states = t.exam_states
+        query = select(func.max(states.c.at)).where(
+            states.c.exam_id == checks.as_id(exam_id, "exam"), states.c.state == "open"
+        )
+        with reading(self.engine) as connection:
+            found: datetime | None = connection.execute(query).scalar_one()
+        if found is None:
+            raise StoreConflict("{exam} was never open", exam=exam_id)
+        return found
+
+    def exams(
+        self,
+        person_id: int,
+        *,
+        kind: str | None = None,
+        ear: str | None = None,
+        state: str | None = None,
+    ) -> list[ExamRecord]:
+        """A person's exams by the time they were measured, newest last."""
+        query = (
+            exams_query()
+            .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
+            .where(t.visits.c.person_id == checks.as_id(person_id, "person"))
+            .order_by(func.coalesce(t.exams.c.measured_at, t.visits.c.started_at), t.exams.c.id)
+        )
+        if kind is not None:
+            query = query.where(t.exams.c.kind == checks.one_of(kind, EXAM_KINDS, "kind"))
+        if ear is not None:
+            query = query.where(t.exams.c.ear == checks.one_of(ear, EARS, "ear"))
+        if state is not None:
+            query = query.where(newest_state() == checks.one_of(state, EXAM_STATES, "state"))
+        with reading(self.engine) as connection:
+            found = rows.to_records(ExamRecord, connection.execute(query))
+            return found or people.nothing_of(connection, person_id)
+
+    def unfinished_exams(self, *, since: datetime, limit: int = 100) -> list[ExamRecord]:
+        """Real exams whose newest state, since then, is open or paused; newest last."""
+        with reading(self.engine) as connection:
+            query = exams_in_state(("open", "paused"), checks.moment(since, "since"))
+            found = rows.to_records(ExamRecord, connection.execute(query.limit(limit)))
+        return found[::-1]
+
+    def screens_done_since(self, since: datetime, *, limit: int = 500) -> list[ExamRecord]:
+        """Real screens that were finished since then; newest last."""
+        with reading(self.engine) as connection:
+            query = exams_in_state(("done",), checks.moment(since, "since"))
+            query = query.where(t.exams.c.kind == "screen").limit(limit)
+            found = rows.to_records(ExamRecord, connection.execute(query))
+        return found[::-1]
+
+    def people_tested_before(
+        self, before: datetime, *, limit: int = 100
+    ) -> list[tuple[Person, datetime]]:
+        """People whose last exam or audiogram was before then, with its time; longest ago first."""
+        with reading(self.engine) as connection:
+            last = connection.execute(
+                last_tests()
+                .having(last_tested() < checks.moment(before, "before"))
+                .order_by(last_tested())
+                .limit(limit)
+            ).all()
+            tested = {row.person_id: people.person_of(connection, row.person_id) for row in last}
+        return [(tested[row.person_id], row.last) for row in last]
+
+    def set_exam_state(
+        self,
+        exam_id: int,
+        state: str,
+        *,
+        author: str,
+        reason: str = "",
+        engine_version: str | None = None,
+    ) -> ExamRecord:
+        """A new state of an exam. Another engine's version than before is recorded with it."""
+        author, reason = checks.text(author, "author"), checks.text(reason, "reason", blank=True)
+        state = checks.one_of(state, EXAM_STATES, "state")
+        with writing(self.engine) as connection:
+            exam = exam_to_extend(connection, exam_id)
+            if exam.kind == "audiogram":
+                raise StoreConflict("{exam} is an audiogram: it is done and stays so", exam=exam_id)
+            before = connection.execute(
+                select(t.exam_states.c.engine_version)
+                .where(t.exam_states.c.exam_id == exam_id)
+                .order_by(t.exam_states.c.id.desc())
+                .limit(1)
+            ).scalar_one()
+            version = (
+                before if engine_version is None else checks.text(engine_version, "engine_version")
+            )
+            add_state(connection, exam_id, state, version, author, reason)
+            details = {"state": state, "was": exam.state, "engine_version": version}
+            if version != before:
+                details["engine_version_was"] = before
+            rows.add_audit(connection, author, f"exam {state}", f"exams:{exam_id}", reason, details)
+            return exam_of(connection, exam_id)
+
+    def set_baseline(
+        self, person_id: int, ear: str, exam_id: int, *, author: str, reason: str
+    ) -> Baseline:
+        """From now on this ear is compared with this exam. Earlier baselines stay as history."""
+        author, reason = checks.text(author, "author"), checks.text(reason, "reason")
+        values = {
+            "person_id": checks.as_id(person_id, "person"),
+            "ear": checks.one_of(ear, EARS, "ear"),
+            "exam_id": checks.as_id(exam_id, "exam"),
+            "at": checks.now(),
+            "author": author,
+            "reason": reason,
+        }
+        with writing(self.engine) as connection:
+            people.living_person(connection, person_id)
+            check_reference(connection, exam_id, person_id, ear)
+            new = rows.add_row(connection, t.baselines, values, author, reason)
+            return rows.to_record(Baseline, new)
+
+    def baselines(self, person_id: int) -> list[Baseline]:
+        """All baselines that were ever chosen for a person's ears, oldest first."""
+        query = select(t.baselines).where(
+            t.baselines.c.person_id == checks.as_id(person_id, "person")
+        )
+        with reading(self.engine) as connection:
+            found = rows.to_records(Baseline, connection.execute(query.order_by(t.baselines.c.id)))
+            return found or people.nothing_of(connection, person_id)
+
+    def baseline(self, person_id: int, ear: str) -> Baseline | None:
+        """The baseline chosen last for this ear, if any was."""
+        checks.one_of(ear, EARS, "ear")
+        return next((b for b in reversed(self.baselines(person_id)) if b.ear == ear), None)

@@ -1,0 +1,145 @@
+"""Audiograms from elsewhere."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import Connection
+
+from earshift import __version__
+from earshift.engine.refusal import Refusal
+from earshift.engine.stimulus import Audiogram
+from earshift.engine.values import EARS
+from earshift.records import ExamRecord, ImportedAudiogram, Person
+from earshift.store import checks, exams, people, rows
+from earshift.store import tables as t
+from earshift.store.database import writing
+from earshift.store.errors import StoreConflict, StoreError
+from earshift.store.rows import Part
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an import did: exams now stored, and those that were there before, word for word."""
+
+    added: tuple[ExamRecord, ...]
+    known: tuple[ExamRecord, ...]
+
+
+def import_one(
+    connection: Connection,
+    item: ImportedAudiogram,
+    visits: dict[tuple[int, datetime | None], int],
+    author: str,
+    zone: str,
+) -> tuple[ExamRecord, bool]:
+    """The stored exam of an item, and whether it is new. Ears of one moment share a visit."""
+    ear = checks.one_of(item.ear, EARS, "ear")
+    design = checks.plain(_audiogram(item.audiogram), "audiogram")
+    measured = None if item.measured_at is None else checks.moment(item.measured_at, "measured_at")
+    person = _imported_person(connection, item, author)
+    known = connection.execute(
+        exams.exams_query()
+        .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
+        .where(
+            t.visits.c.person_id == person.id,
+            t.exams.c.kind == "audiogram",
+            t.exams.c.ear == ear,
+            t.exams.c.measured_at.is_not_distinct_from(measured),
+        )
+    )
+    for row in known:
+        if row.design == design:
+            return rows.to_record(ExamRecord, row), False
+    key = (person.id, measured)
+    if key not in visits:
+        visit = {
+            "person_id": person.id,
+            "started_at": measured or checks.now(),
+            "zone": zone,
+            "mode": "imported",
+            "author": author,
+            "checklist": {},
+        }
+        visits[key] = rows.add_row(connection, t.visits, visit, author).id
+    exam = {
+        "visit_id": visits[key],
+        "ear": ear,
+        "kind": "audiogram",
+        "design": design,
+        "engine_version": __version__,
+        "measured_at": measured,
+        "source": checks.text(item.source, "source", blank=True),
+    }
+    return exams.insert_exam(connection, exam, author), True
+
+
+def _audiogram(data: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return Audiogram.from_dict(data).to_dict()
+    except (KeyError, TypeError, AttributeError) as error:
+        raise StoreError("this is not the data of an audiogram", got=error) from None
+
+
+def _imported_person(connection: Connection, item: ImportedAudiogram, author: str) -> Person:
+    given = people.as_identity(
+        code=checks.text(item.code, "code"),
+        name=item.name,
+        birth_date=item.birth_date,
+        sex=item.sex,
+    )
+    person = people.find_by_code(connection, given["code"])
+    if person is None:
+        return people.insert_person(connection, given, author)
+    person = people.living_person(connection, person.id)
+    merged = {name: getattr(person, name) for name in people.IDENTITY}
+    for name in ("name", "birth_date", "sex"):
+        if given[name] is None:
+            continue
+        if merged[name] is None:
+            merged[name] = given[name]
+        elif _alike(merged[name]) != _alike(given[name]):
+            raise StoreConflict(
+                f"{{person}} is known with another {name.replace('_', ' ')}; "
+                "correct the person or the file first",
+                person=person.id,
+            )
+    if all(merged[name] == getattr(person, name) for name in people.IDENTITY):
+        return person
+    return people.insert_correction(
+        connection, person, people.as_identity(**merged), author, "import"
+    )
+
+
+def _alike(value: object) -> str:
+    return " ".join(str(value).casefold().split())
+
+
+class Imports(Part):
+    """The store's calls for audiograms from elsewhere."""
+
+    def import_audiograms(
+        self, items: Iterable[ImportedAudiogram], *, author: str, zone: str
+    ) -> Imported:
+        """Store audiograms from elsewhere: all of them, or none when one is refused.
+
+        A person is found by code or is new. One who is known with another birth date, sex or name
+        is refused: that would be somebody else's audiogram. What is stored already is left alone.
+        """
+        author, zone = checks.text(author, "author"), checks.zone_name(zone)
+        added: list[ExamRecord] = []
+        known: list[ExamRecord] = []
+        visits: dict[tuple[int, datetime | None], int] = {}
+        with writing(self.engine) as connection:
+            for place, item in enumerate(items, start=1):
+                if not isinstance(item, ImportedAudiogram):
+                    raise StoreError(f"item {place} is not an ImportedAudiogram", got=item)
+                try:
+                    exam, is_new = import_one(connection, item, visits, author, zone)
+                except Refusal as error:
+                    kind = type(error) if isinstance(error, StoreError) else StoreError
+                    which = f"audiogram {place} (code {item.code!r})"
+                    raise error.within_as(kind, "{audiogram}: ", audiogram=which) from None
+                (added if is_new else known).append(exam)
+        return Imported(tuple(added), tuple(known))

@@ -1,0 +1,190 @@
+"""Visits: opening them, notes, and whole visits for reports and exports."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection, func, select
+
+from earshift.records import (
+    VISIT_MODES,
+    Device,
+    ExamBundle,
+    ExamRecord,
+    Note,
+    Person,
+    Visit,
+    VisitBundle,
+)
+from earshift.store import checks, devices, exams, people, results, rows, trials
+from earshift.store import tables as t
+from earshift.store.database import reading, writing
+from earshift.store.errors import StoreError
+from earshift.store.rows import Part
+
+BATCH = 200  # visits held at once when all are read
+
+
+def bundles_of(connection: Connection, visits: Sequence[Visit]) -> list[VisitBundle]:
+    """Visits with all that belongs to them, in a handful of queries however many they are."""
+    visit_ids = [visit.id for visit in visits]
+    owners = rows.found_by_id(
+        connection, Person, people.people_query(), t.people.c.id, {v.person_id for v in visits}
+    )
+    device_ids = {v.device_id for v in visits if v.device_id is not None}
+    used = rows.found_by_id(connection, Device, select(t.devices), t.devices.c.id, device_ids)
+    calibrations = rows.grouped("device_id", devices.calibrations_of(connection, device_ids))
+    in_order = exams.exams_query().where(t.exams.c.visit_id.in_(visit_ids)).order_by(t.exams.c.id)
+    given = rows.to_records(ExamRecord, connection.execute(in_order))
+    reference_ids = {e.reference_exam_id for e in given if e.reference_exam_id is not None}
+    references = rows.found_by_id(
+        connection, ExamRecord, exams.exams_query(), t.exams.c.id, reference_ids
+    )
+    exam_ids = [exam.id for exam in given]
+    answered = trials.trials_of(connection, exam_ids)
+    stored = results.results_of(connection, exam_ids)
+    written = connection.execute(
+        select(t.notes).where(t.notes.c.visit_id.in_(visit_ids)).order_by(t.notes.c.id)
+    )
+    notes = rows.grouped("visit_id", rows.to_records(Note, written))
+    of_visit = rows.grouped("visit_id", given)
+    return [
+        VisitBundle(
+            person=owners[visit.person_id],
+            visit=visit,
+            exams=tuple(
+                ExamBundle(
+                    exam=exam,
+                    trials=answered.get(exam.id, ()),
+                    results=stored.get(exam.id, ()),
+                    reference=references.get(exam.reference_exam_id or 0),
+                )
+                for exam in of_visit.get(visit.id, ())
+            ),
+            device=used.get(visit.device_id or 0),
+            calibration=devices.in_force(
+                calibrations.get(visit.device_id or 0, ()), local_day(visit)
+            ),
+            notes=notes.get(visit.id, ()),
+        )
+        for visit in visits
+    ]
+
+
+def local_day(visit: Visit) -> date:
+    return visit.started_at.astimezone(ZoneInfo(visit.zone)).date()
+
+
+class Visits(Part):
+    """The store's calls about visits and notes."""
+
+    def open_visit(
+        self,
+        person_id: int,
+        *,
+        author: str,
+        zone: str,
+        mode: str,
+        device_id: int | None = None,
+        checklist: Mapping[str, Any] | None = None,
+        started_at: datetime | None = None,
+    ) -> Visit:
+        """A new visit of a person, now unless `started_at` says when."""
+        author = checks.text(author, "author")
+        values = {
+            "started_at": checks.now()
+            if started_at is None
+            else checks.moment(started_at, "started_at"),
+            "zone": checks.zone_name(zone),
+            "mode": checks.one_of(mode, VISIT_MODES, "mode"),
+            "author": author,
+            "checklist": checks.plain(checklist or {}, "checklist"),
+            "device_id": device_id,
+        }
+        with writing(self.engine) as connection:
+            if device_id is not None:
+                rows.row_of(connection, t.devices, device_id, "device")
+            values["person_id"] = people.living_person(connection, person_id).id
+            return rows.to_record(Visit, rows.add_row(connection, t.visits, values, author))
+
+    def visit(self, visit_id: int) -> Visit:
+        with reading(self.engine) as connection:
+            return rows.to_record(Visit, rows.row_of(connection, t.visits, visit_id, "visit"))
+
+    def visits(self, person_id: int) -> list[Visit]:
+        """All visits of a person, in the order they began."""
+        query = (
+            select(t.visits)
+            .where(t.visits.c.person_id == checks.as_id(person_id, "person"))
+            .order_by(t.visits.c.started_at, t.visits.c.id)
+        )
+        with reading(self.engine) as connection:
+            found = rows.to_records(Visit, connection.execute(query))
+            return found or people.nothing_of(connection, person_id)
+
+    def count_visits(self) -> int:
+        with reading(self.engine) as connection:
+            return connection.execute(select(func.count()).select_from(t.visits)).scalar_one()
+
+    def add_note(
+        self,
+        person_id: int,
+        *,
+        author: str,
+        text: str,
+        visit_id: int | None = None,
+        exam_id: int | None = None,
+    ) -> Note:
+        """Free text about a person, and about one visit or exam of theirs if given."""
+        author = checks.text(author, "author")
+        values = {
+            "person_id": person_id,
+            "visit_id": visit_id,
+            "exam_id": exam_id,
+            "at": checks.now(),
+            "author": author,
+            "text": checks.text(text, "text"),
+        }
+        with writing(self.engine) as connection:
+            people.living_person(connection, person_id)
+            if exam_id is not None:
+                exam = rows.row_of(connection, t.exams, exam_id, "exam")
+                if visit_id not in (None, exam.visit_id):
+                    raise StoreError("{exam} is not of {visit}", exam=exam_id, visit=visit_id)
+                visit_id = values["visit_id"] = exam.visit_id
+            if visit_id is not None:
+                visit = rows.row_of(connection, t.visits, visit_id, "visit")
+                if visit.person_id != person_id:
+                    raise StoreError("{visit} is not of {person}", visit=visit_id, person=person_id)
+            return rows.to_record(Note, rows.add_row(connection, t.notes, values, author))
+
+    def notes(self, person_id: int) -> list[Note]:
+        """All notes about a person, oldest first."""
+        query = (
+            select(t.notes)
+            .where(t.notes.c.person_id == checks.as_id(person_id, "person"))
+            .order_by(t.notes.c.id)
+        )
+        with reading(self.engine) as connection:
+            found = rows.to_records(Note, connection.execute(query))
+            return found or people.nothing_of(connection, person_id)
+
+    def visit_bundle(self, visit_id: int) -> VisitBundle:
+        """A visit with all that belongs to it, of one moment."""
+        with reading(self.engine) as connection:
+            visit = rows.to_record(Visit, rows.row_of(connection, t.visits, visit_id, "visit"))
+            return bundles_of(connection, [visit])[0]
+
+    def iter_visit_bundles(self, person_id: int | None = None) -> Iterator[VisitBundle]:
+        """All visits, or one person's, by id: all of one moment, a few in memory at a time."""
+        query = select(t.visits).order_by(t.visits.c.id).limit(BATCH)
+        with reading(self.engine) as connection:
+            if person_id is not None:
+                people.person_of(connection, person_id)
+                query = query.where(t.visits.c.person_id == checks.as_id(person_id, "person"))
+            last = 0
+            while page := connection.execute(query.where(t.visits.c.id > last)).all():
+                visits = [rows.to_record(Visit, row) for row in page]
+                yield from bundles_of(connection, visits)
+                last = visits[-1].id

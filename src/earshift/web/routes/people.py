@@ -1,0 +1,246 @@
+"""People: their files, baselines, notes, and audiograms from elsewhere."""
+
+import tempfile
+from http import HTTPStatus
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from earshift.clinic import history
+from earshift.clinic.audiograms import store_references, store_typed_audiogram
+from earshift.clinic.devices import device_today
+from earshift.clinic.people import clean_identity
+from earshift.clinic.references import baseline_exam, choices
+from earshift.engine.refusal import Refusal
+from earshift.engine.values import EARS, RELATIVE_LEVEL
+from earshift.records import measured_on
+from earshift.web import models as m
+from earshift.web import views
+from earshift.web.here import Clinic, Here
+from earshift.web.identity import Examiner
+
+router = APIRouter(prefix="/api")
+
+PAGE = 50
+UPLOAD_KINDS = ("auto", "csv", "mie", "fhir", "nhanes")
+ROWS_SHOWN = 5  # of a file's rejected rows
+PEOPLE_SHOWN = 20  # of an import
+
+
+@router.post("/people/search")
+def search_people(wanted: m.PersonSearch, here: Here, user: Examiner) -> m.People:
+    """A page of people; in the body, so that no name stands in an address."""
+    after = 0 if wanted.after is None else here.row("people", wanted.after)
+    text = (wanted.text or "").strip() or None
+    found = here.store.people(after=after, limit=PAGE + 1, search=text)
+    page = views.people(here.store, found[:PAGE])
+    here.store.add_audit(author=user.name, action="search", subject="people")
+    return m.People(people=page, next=page[-1].id if len(found) > PAGE else None)
+
+
+@router.post("/people", status_code=HTTPStatus.CREATED)
+def add_person(new: m.NewPerson, here: Here, user: Examiner) -> m.Person:
+    """A new person; a code or a name is needed, and a code must not be another person's."""
+    identity = clean_identity(new.model_dump(), here.today)
+    if identity["code"] is None and identity["name"] is None:
+        raise Refusal("give a code or a name")
+    return views.person(here.store, here.store.add_person(author=user.name, **identity))
+
+
+@router.get("/people/{person}")
+def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
+    """Somebody's exams, notes and history over time."""
+    found = here.person(person)
+    here.viewed(user, f"people:{found.id}")
+    exams = here.store.exams(found.id)
+    summaries = views.summaries(here.store, exams)
+    pairs = zip(exams, summaries, strict=True)
+    real = [(exam, one) for exam, one in pairs if one.sound != "simulated"]
+    return m.PersonFile(
+        **views.person(here.store, found).model_dump(),
+        exams=summaries,
+        baselines={ear: _baseline(here, found.id, ear) for ear in EARS},
+        references=_references(here, found.id),
+        notes=[m.NoteShown.model_validate(note) for note in here.store.notes(found.id)],
+        history=views.history(here.store, [e for e, _ in real], [s for _, s in real]),
+    )
+
+
+def _references(here: Clinic, person_id: int) -> list[m.ReferenceChoices]:
+    """What a new screen may be compared with: on any device in dB HL, then on each without."""
+    today = here.today
+    devices = [device_today(here.store, one, today) for one in here.store.devices()]
+    relative = [one.device.id for one in devices if one.unit == RELATIVE_LEVEL]
+    return [
+        m.ReferenceChoices(
+            device=None if number is None else here.store.handle("devices", number),
+            ears={ear: _choices(here, person_id, ear, number) for ear in EARS},
+        )
+        for number in (None, *relative)
+    ]
+
+
+def _choices(
+    here: Clinic, person_id: int, ear: str, relative_device: int | None
+) -> list[m.ReferenceChoice]:
+    return [
+        m.ReferenceChoice(
+            exam=here.store.handle("exams", one.record.id),
+            kind=one.record.kind,
+            measured_on=measured_on(one.record, one.visit),
+            source=one.record.source,
+            baseline=one.baseline,
+            default=one.default,
+            reason=one.reason,
+            caution=one.caution,
+        )
+        for one in choices(here.store, person_id, ear, relative_device=relative_device)
+    ]
+
+
+def _baseline(here: Clinic, person_id: int, ear: str) -> m.EarBaseline:
+    chosen = here.store.baseline(person_id, ear)
+    return m.EarBaseline(
+        exam=_handle(here, baseline_exam(here.store, person_id, ear)),
+        chosen_by=None if chosen is None else chosen.author,
+        reason=None if chosen is None else chosen.reason,
+    )
+
+
+def _handle(here: Clinic, exam_id: int | None) -> str | None:
+    return None if exam_id is None else here.store.handle("exams", exam_id)
+
+
+@router.get("/people/{person}/monitoring")
+def monitoring(person: m.Id, here: Here, user: Examiner) -> dict[str, m.EarMonitored]:
+    """Every exam of each ear against its baseline, and whether that should be revised."""
+    found = here.person(person)
+    here.viewed(user, f"people:{found.id}")
+    return {ear: _monitored(here, found.id, ear) for ear in EARS}
+
+
+def _monitored(here: Clinic, person_id: int, ear: str) -> m.EarMonitored:
+    of_ear = history.ear_history(here.store, person_id, ear)
+    proposal = of_ear.proposal
+    return m.EarMonitored(
+        baseline=_baseline(here, person_id, ear),
+        occasions=[
+            m.OccasionShown(
+                exam=here.store.handle("exams", one.exam_id),
+                kind=one.kind,
+                on=one.day,
+                against=_handle(here, one.against),
+                rule=one.rule,
+                decision=one.decision,
+                p_changed=one.p_changed,
+                shifts_db={f"{f:g}": shift for f, shift in one.shifts_db},
+                note=one.note,
+            )
+            for one in of_ear.occasions
+        ],
+        proposal=None if proposal is None else proposal.words,
+        proposed_exam=None if proposal is None else _handle(here, proposal.exam_id),
+    )
+
+
+@router.post("/people/{person}/baseline")
+def choose_baseline(person: m.Id, new: m.NewBaseline, here: Here, user: Examiner) -> m.EarBaseline:
+    """Choose what an ear is compared with from now on: a professional's decision, kept for good."""
+    found = here.person(person)
+    exam_id = here.row("exams", new.exam)
+    history.revise_baseline(
+        here.store, found.id, new.ear, exam_id, author=user.name, reason=new.reason
+    )
+    return _baseline(here, found.id, new.ear)
+
+
+@router.post("/people/{person}/correct")
+def correct_person(
+    person: m.Id, correction: m.PersonCorrection, here: Here, user: Examiner
+) -> m.Person:
+    """Correct what is known of somebody; fields that are not sent stay, null takes away."""
+    found = here.person(person)
+    changes = correction.model_dump(exclude_unset=True)
+    reason = changes.pop("reason")
+    changes = clean_identity(changes, here.today)
+    if not changes:
+        raise Refusal("nothing to correct was sent")
+    changed = here.store.correct_person(found.id, author=user.name, reason=reason, **changes)
+    return views.person(here.store, changed)
+
+
+@router.post("/people/{person}/notes", status_code=HTTPStatus.CREATED)
+def add_note(person: m.Id, note: m.NewNote, here: Here, user: Examiner) -> m.NoteShown:
+    found = here.person(person)
+    return m.NoteShown.model_validate(
+        here.store.add_note(found.id, author=user.name, text=note.text)
+    )
+
+
+@router.post("/people/{person}/audiograms", status_code=HTTPStatus.CREATED)
+def type_audiogram(
+    person: m.Id, typed: m.NewAudiogram, here: Here, user: Examiner
+) -> m.ExamSummary:
+    """A reference typed in from paper."""
+    exam = store_typed_audiogram(
+        here.store,
+        here.person(person).id,
+        typed.ear,
+        thresholds_db_hl={float(f): level for f, level in typed.thresholds.items()},
+        no_response_db_hl={float(f): level for f, level in typed.no_response.items()},
+        measured_on=typed.measured_on,
+        source=typed.source,
+        author=user.name,
+        zone=here.settings.zone,
+        today=here.today,
+    )
+    return views.summary(here.store, exam)
+
+
+@router.post(
+    "/imports",
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
+            },
+        }
+    },
+)
+async def import_file(
+    request: Request,
+    here: Here,
+    user: Examiner,
+    format: Annotated[str, Query(pattern=f"^({'|'.join(UPLOAD_KINDS)})$")] = "auto",
+) -> m.Imported:
+    """Audiograms from a file: all of its rows, or none when one cannot be taken."""
+    content = await request.body()
+    if not content:
+        raise Refusal("the file is empty")
+    return await run_in_threadpool(_import, content, format, here, user.name)
+
+
+def _import(content: bytes, kind: str, here: Clinic, author: str) -> m.Imported:
+    from earshift.formats import kind_of_content, read_references
+
+    zone = here.settings.zone
+    kind = kind_of_content(content) if kind == "auto" else kind
+    with tempfile.TemporaryDirectory(prefix="earshift-import-") as folder:
+        file = Path(folder) / "upload"  # never the client's name
+        file.write_bytes(content)
+        found = read_references(file, kind, timezone=zone)
+    done = store_references(here.store, found, author=author, zone=zone)
+    if done.refused:
+        rows = "; ".join(f"row {one.row}: {one.sentence}" for one in found.rejected[:ROWS_SHOWN])
+        count = len(found.rejected)
+        raise Refusal(f"{count} rows cannot be taken, and nothing was stored: {rows}")
+    visits = {one.visit_id for one in (*done.added, *done.known)}
+    owners = {here.store.visit(number).person_id for number in sorted(visits)[:PEOPLE_SHOWN]}
+    return m.Imported(
+        added=len(done.added),
+        known=len(done.known),
+        people=views.people(here.store, [here.store.person(number) for number in sorted(owners)]),
+    )
