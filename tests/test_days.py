@@ -4,18 +4,15 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from earshift.days import (
-    age_on,
-    local_day,
-    local_time,
+from earshift.days import age_on, local_day, local_time, today, zone_info
+from earshift.records import (
+    ExamRecord,
+    Visit,
     measured_at,
     measured_on,
     measured_or_entered_at,
-    today,
     visit_day,
-    zone_info,
 )
-from earshift.records import ExamRecord, Visit
 
 LATE = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)
 VISIT = Visit(42, 17, LATE, "Europe/Berlin", "supervised", "jk")

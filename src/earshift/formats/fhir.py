@@ -140,7 +140,9 @@ def _parse(path: Path) -> Json:
     except ValueError:
         raise Refusal("{file} is not valid JSON: a number is too long", file=path) from None
     if not isinstance(data, dict):
-        raise Refusal(f"{{file}} is not a FHIR resource but a JSON {type(data).__name__}", file=path)
+        raise Refusal(
+            f"{{file}} is not a FHIR resource but a JSON {type(data).__name__}", file=path
+        )
     return data
 
 
@@ -308,9 +310,7 @@ def _read_panel(
         elif (own := _local(part.get("code"), "code")) in spread:
             spread[own] = _decibels(_object(part.get("valueQuantity"), "valueQuantity"))
         elif _object(part.get("valueQuantity"), "valueQuantity").get("code") == "dB":
-            raise Refusal(
-                "a value in dB has an unknown code", got=shown(part.get("code"))
-            )
+            raise Refusal("a value in dB has an unknown code", got=shown(part.get("code")))
     person = _person(panel, bundle)
     source = f"{file}, FHIR"
     if method := _words(panel.get("method"), "method"):

@@ -14,12 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from earshift import __version__
-from earshift.days import measured_at, visit_day
 from earshift.devices import calibration
 from earshift.engine.audiogram import Audiogram
 from earshift.formats.fhir import LOCAL, TEST_DATA, UCUM, Json, codes, threshold_code
 from earshift.formats.files import whole_file
-from earshift.records import ExamBundle, ExamRecord, Person, ResultRecord, VisitBundle
+from earshift.records import (
+    ExamBundle,
+    ExamRecord,
+    Person,
+    ResultRecord,
+    VisitBundle,
+    measured_at,
+    visit_day,
+)
 
 CONFIDENTIALITY_OF_TESTS = "http://terminology.hl7.org/CodeSystem/v3-ActReason"
 INTERPRETATIONS = "http://terminology.hl7.org/CodeSystem/v3-ObservationInterpretation"

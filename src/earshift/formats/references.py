@@ -177,7 +177,9 @@ class Options:
             local = local.replace(tzinfo=zone_info(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
-                raise Refusal(f"{{value}} does not exist on the clocks of {self.timezone}", value=text)
+                raise Refusal(
+                    f"{{value}} does not exist on the clocks of {self.timezone}", value=text
+                )
         at = local.astimezone(UTC)
         if at > datetime.now(UTC):
             raise Refusal("{value} is in the future", value=shown(text))
@@ -275,8 +277,8 @@ def level_db_hl(value: object) -> float:
     number = finite(value, "a level")
     if not LOWEST_DB_HL <= number <= HIGHEST_DB_HL:
         raise Refusal(
-            f"{{level}} is not possible: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL} dB HL; if it "
-            "is a code, map it",
+            f"{{level}} is not possible: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL} dB HL; "
+            "if it is a code, map it",
             level=f"{number:g} dB HL",
         )
     return number

@@ -309,7 +309,9 @@ def _rows(path: Path) -> Iterator[list[str]]:
                         file=path,
                     )
                 if "\0" in line:
-                    raise Refusal("{file} has null bytes: it is not a text file in UTF-8", file=path)
+                    raise Refusal(
+                        "{file} has null bytes: it is not a text file in UTF-8", file=path
+                    )
                 yield line
 
         try:

@@ -14,11 +14,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from earshift.days import age_on, local_day, measured_at
+from earshift.days import age_on, local_day
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
 from earshift.formats.files import guard, unguard, whole_folder
-from earshift.records import ExamBundle, VisitBundle
+from earshift.records import ExamBundle, VisitBundle, measured_at
 
 if TYPE_CHECKING:
     pass

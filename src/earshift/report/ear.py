@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from earshift.days import measured_at
-from earshift.records import ExamBundle, ResultRecord, TrialRecord, VisitBundle
+from earshift.records import ExamBundle, ResultRecord, TrialRecord, VisitBundle, measured_at
 from earshift.report.audiogram import Played, Reading
 from earshift.report.content import Fact, Section, Table
 from earshift.report.tables import picture, readings, shift_table, threshold_table
