@@ -717,7 +717,7 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
         (x1, x2, _, _), (_, _, y1, y2) = lengths
         assert x2 - x1 == pytest.approx(y2 - y1)  # one octave; from 20 to 40 dB
         assert y2 > y1
-        rows = signed_in.locator(".twin tbody tr").all_text_contents()
+        rows = signed_in.locator(".numbers tbody tr").all_text_contents()
         assert len(rows) == 4
         assert "none at 90" in rows[-1]
 

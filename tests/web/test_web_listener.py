@@ -421,12 +421,12 @@ def test_what_must_be_mended_stands_in_the_set_up(room: Room) -> None:
     exam = FakeExam([tone(), tone()], problem="Turn the volume down.")
     listener = room(exam)
     listener.at("headphones")
-    assert listener.page.inner_text("#to-mend") == "Turn the volume down."
+    assert listener.page.inner_text("#to-fix") == "Turn the volume down."
     listener.set_up_until("instruction")
-    assert listener.page.inner_text("#to-mend") == "Turn the volume down."
+    assert listener.page.inner_text("#to-fix") == "Turn the volume down."
     listener.do("next")
     listener.at("test")
-    assert listener.page.locator("#to-mend").is_hidden()
+    assert listener.page.locator("#to-fix").is_hidden()
 
 
 def test_trouble_in_the_set_up_checks_the_ears_again(room: Room) -> None:
@@ -785,8 +785,8 @@ def test_a_volume_at_which_nothing_is_too_soft_is_refused(house: House, page: Pa
     listener.set_up_until("instruction")
     listener.hear({ear: [(1000.0, -200.0)] for ear in ("right", "left")})
     listener.do("next")
-    listener.at("to-mend")
-    assert "volume" in page.inner_text("#to-mend")
+    listener.at("to-fix")
+    assert "volume" in page.inner_text("#to-fix")
     assert page.locator("#sides").is_visible()
 
 
