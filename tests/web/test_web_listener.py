@@ -342,7 +342,7 @@ def test_who_hears_nothing_at_all_does_not_get_on(room: Room) -> None:
 
 
 SIDE_CHECK = """async (steps) => {
-  const { createSideCheck } = await import("/static/setup.js");
+  const { createSideCheck } = await import("/static/side_check.js");
   let chances = [];
   const check = createSideCheck(() => chances.shift());
   return steps.map(([ear, said]) => {
@@ -399,7 +399,7 @@ def test_on_another_device_no_tone_is_played(room: Room) -> None:
 def test_a_device_without_a_number_is_known_by_the_rest(room: Room) -> None:
     exam = FakeExam([tone()])
     listener = room(exam)
-    listener.page.evaluate("import('/static/setup.js').then((setup) => setup.becomeDevice())")
+    listener.page.evaluate("import('/static/browser_device.js').then((of) => of.becomeDevice())")
     listener.set_up()
     assert "installation" not in exam.told("ready")[0]["fingerprint"]
 
@@ -407,10 +407,10 @@ def test_a_device_without_a_number_is_known_by_the_rest(room: Room) -> None:
 def test_a_browser_keeps_its_number(room: Room) -> None:
     page = room(FakeExam([tone()])).page
     look = """async () => {
-      const setup = await import("/static/setup.js");
-      const before = setup.fingerprint({}).installation;
-      setup.becomeDevice();
-      return [before, setup.fingerprint({}).installation];
+      const device = await import("/static/browser_device.js");
+      const before = device.fingerprint().installation;
+      device.becomeDevice();
+      return [before, device.fingerprint().installation];
     }"""
     before, first = page.evaluate(look)
     assert before is None

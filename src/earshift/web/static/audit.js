@@ -14,8 +14,9 @@ const rows = [];
 let next = null;
 
 async function load() {
-  const after = next === null ? {} : { after: next };
-  const answer = await get(at("/api/audit", {}, { limit: PAGE, ...after }));
+  /** @type {Record<string, number>} */
+  const query = next === null ? { limit: PAGE } : { limit: PAGE, after: next };
+  const answer = await get(at("/api/audit", {}, query));
   for (const { at: moment, author, action, subject, reason } of answer.entries) {
     rows.push([await localTime(moment), author, action, subject, reason]);
   }

@@ -50,18 +50,18 @@ function choose() {
 sort.addEventListener("change", choose);
 
 onSubmit(formOf("new"), async (fields) => {
-  const browser = here && typed(fields, "sort") === "browser";
-  const added = /** @type {Partial<Fingerprint>} */ ({
-    earphones: typed(fields, "earphones"),
-    connection: typed(fields, "connection"),
-    volume: typed(fields, "volume"),
-  });
+  const browser = typed(fields, "sort") === "browser" ? here : null;
   const device = await post("/api/devices", {
     name: typed(fields, "name"),
     transducer: /** @type {"unknown"} */ (typed(fields, "transducer")),
     model: typed(fields, "model"),
     serial: typed(fields, "serial"),
-    fingerprint: browser ? { ...here, ...added } : null,
+    fingerprint: browser && {
+      ...browser,
+      earphones: typed(fields, "earphones"),
+      connection: /** @type {"unknown"} */ (typed(fields, "connection")),
+      volume: typed(fields, "volume"),
+    },
   });
   location.assign(`/devices/${device.id}`);
 });
