@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test soak fhir-check front-check check lint types bench bench-peers bench-store bench-serve results picture screenshots constraints clean help
+.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types bench bench-peers bench-store bench-serve results picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,7 +27,17 @@ demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 
 test: $(STAMP) ## lint, types and all tests
 	$(MAKE) --no-print-directory check fhir-check
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest -n auto --dist worksteal
+
+FAST := not browser and not server and not kills and not cluster and not slow
+test-fast: $(STAMP) ## lint, types and the tests that need no other program: about two minutes
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "$(FAST)"
+
+COVERED := engine store clinic
+coverage: $(STAMP) ## branch coverage of engine, store and clinic, compiled functions aside
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not browser and not kills and not cluster" -q \
+		$(COVERED:%=--cov=earshift.%) --cov-report=term:skip-covered --cov-fail-under=90
 
 # The checker of FHIR value sets runs on Node.js. Without it the tests name the group they leave out;
 # in CI that is a failure.

@@ -30,8 +30,8 @@ from databases import PostgresqlServer, postgresql_tools
 
 import earshift as es
 from earshift.clinic import devices as clinic_devices
-from earshift.clinic import visit
-from earshift.clinic.visit import VOIDS_OF_TRIAL
+from earshift.clinic.plan import open_exam, plan_screen
+from earshift.clinic.session import VOIDS_OF_TRIAL
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import retspl_presets
 from earshift.store import Store
@@ -97,7 +97,7 @@ def prepare(where: str, people: int) -> list[Listener]:
             )
             links = []
             for _ in range(EXAMS_EACH):
-                plan = visit.plan_screen(
+                plan = plan_screen(
                     store,
                     person.id,
                     "right",
@@ -108,7 +108,7 @@ def prepare(where: str, people: int) -> list[Listener]:
                 today_visit = store.open_visit(
                     person.id, author="bench", zone="UTC", mode="self", device_id=device.id
                 )
-                exam = visit.open_exam(store, today_visit, plan, author="bench")
+                exam = open_exam(store, today_visit, plan, author="bench")
                 links.append(accounts.make_link(today_visit.id, [exam.id], "bench"))
             listeners.append(Listener(links, random.Random(number)))
     return listeners

@@ -18,7 +18,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from earshift.clinic.visit import Session, open_exam, plan_exam, plan_screen
+from earshift.clinic.plan import open_exam, plan_exam, plan_screen
+from earshift.clinic.session import Session
 from earshift.engine.stimulus import Tone
 from earshift.records import VisitBundle
 from earshift.report import write_html, write_pdf

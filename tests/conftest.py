@@ -19,6 +19,19 @@ __all__ = [
     "store",
 ]
 
+# What `make test-fast` leaves out: tests that need another program, or wait in real time.
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that use a browser or PostgreSQL are marked by the fixtures they ask for."""
+    for item in items:
+        asked = set(getattr(item, "fixturenames", ()))
+        if asked & {"page", "browser", "playwright"}:
+            item.add_marker("browser")
+        call = getattr(item, "callspec", None)
+        kinds = () if call is None else call.params.values()
+        if "postgresql_server" in asked or "postgresql" in kinds:
+            item.add_marker("server")
+
+
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("fixed")
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from earshift.cli import app
 from earshift.cli.database import EXIT_CODES, NOT_FINISHED, STORE_TROUBLE
-from earshift.clinic.visit import live_trials
+from earshift.clinic.rebuild import live_trials
 from earshift.store import Store
 
 Run = Callable[..., Any]

@@ -8,8 +8,10 @@ import pytest
 
 import earshift as es
 from earshift.clinic import devices as clinic_devices
-from earshift.clinic import visit as visits
-from earshift.clinic.visit import Session
+from earshift.clinic.people import todays_visit
+from earshift.clinic.plan import open_exam, plan_continuation, plan_exam, plan_screen
+from earshift.clinic.references import reference_for
+from earshift.clinic.session import MovedOn, Session
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import Sound, Timing
 from earshift.engine.stimulus import DOMAINS, Limits, Trial
@@ -165,11 +167,9 @@ def finished_exam(
     store: Store, person: Person, device_id: int | None, delivery: Delivery | None = None
 ) -> int:
     """A short full exam of the right ear; its id."""
-    visit = visits.todays_visit(
-        store, person.id, author="mh", zone="UTC", device_id=device_id, fresh=True
-    )
-    plan = visits.plan_exam("right", delivery=delivery, seed=1, max_tones=6)
-    record = visits.open_exam(store, visit, plan, author="mh")
+    visit = todays_visit(store, person.id, author="mh", zone="UTC", device_id=device_id, fresh=True)
+    plan = plan_exam("right", delivery=delivery, seed=1, max_tones=6)
+    record = open_exam(store, visit, plan, author="mh")
     session = Session(store, record.id, author="mh")
     while not session.done:
         shown = session.presentation()
@@ -198,7 +198,7 @@ def test_two_devices_that_nobody_knows_are_not_the_same(store: Store, person: Pe
 
 
 def offset_of(store: Store, person: Person, device_id: int | None) -> tuple[float, str]:
-    plan = visits.plan_screen(store, person.id, "right", device_id=device_id, seed=1)
+    plan = plan_screen(store, person.id, "right", device_id=device_id, seed=1)
     assert isinstance(plan.sitting, es.Screen)
     return plan.sitting.settings.device_offset_sd_db, " ".join(plan.delivery.remarks)
 
@@ -240,16 +240,16 @@ def relative(store: Store, name: str = "phone") -> tuple[int, Delivery]:
 def begin(
     store: Store, person: Person, device_id: int, delivery: Delivery, kind: str = "exam"
 ) -> Session:
-    visit = visits.todays_visit(
+    visit = todays_visit(
         store, person.id, author="mh", zone="UTC", mode="self", device_id=device_id
     )
     if kind == "exam":
-        plan = visits.plan_exam("right", delivery=delivery, seed=1, max_tones=8)
+        plan = plan_exam("right", delivery=delivery, seed=1, max_tones=8)
     else:
-        plan = visits.plan_screen(
+        plan = plan_screen(
             store, person.id, "right", device_id=device_id, delivery=delivery, seed=1
         )
-    record = visits.open_exam(store, visit, plan, author="mh")
+    record = open_exam(store, visit, plan, author="mh")
     return Session(store, record.id, author="listener")
 
 
@@ -306,9 +306,9 @@ def test_relative_levels_compare_with_the_same_device_alone(store: Store, person
     assert screen.sitting.settings.device_offset_sd_db == 3.0
     for other, given in ((relative(store, "tablet")), (None, Delivery())):
         with pytest.raises(ValueError, match=r"no full exam|relative|without calibration"):
-            visits.plan_screen(store, person.id, "right", device_id=other, delivery=given)
+            plan_screen(store, person.id, "right", device_id=other, delivery=given)
     with pytest.raises(ValueError, match="relative"):
-        visits.plan_screen(store, person.id, "right", reference=session.record.id)
+        plan_screen(store, person.id, "right", reference=session.record.id)
 
 
 def test_a_screen_without_calibration_waits_for_practice_before_it_says_what_is_out_of_reach(
@@ -358,9 +358,9 @@ def a_screen(store: Store, person: Person) -> Session:
     audiogram = es.Audiogram(dict.fromkeys(HZ, 10.0)).to_dict()
     item = ImportedAudiogram("A1", "right", audiogram)
     store.import_audiograms([item], author="mh", zone="UTC")
-    visit = visits.todays_visit(store, person.id, author="mh", zone="UTC")
-    plan = visits.plan_screen(store, person.id, "right", seed=1)
-    return Session(store, visits.open_exam(store, visit, plan, author="mh").id, author="mh")
+    visit = todays_visit(store, person.id, author="mh", zone="UTC")
+    plan = plan_screen(store, person.id, "right", seed=1)
+    return Session(store, open_exam(store, visit, plan, author="mh").id, author="mh")
 
 
 @pytest.mark.parametrize("heard", [True, False])
@@ -386,7 +386,7 @@ def test_what_is_broken_off_is_kept_void_and_asked_again(store: Store, person: P
     asked = session.presentation()
     session.break_off("tab hidden")
     assert session.record.state == "paused"
-    with pytest.raises(visits.MovedOn, match="paused"):
+    with pytest.raises(MovedOn, match="paused"):
         session.answer(True)
     loaded = Session(store, session.record.id, author="mh")
     loaded.resume("set-up checked")
@@ -418,9 +418,9 @@ def test_a_full_exam_goes_on_from_the_screens_tones(store: Store, person: Person
         shown = session.presentation()
         session.answer(shown.level_db_hl is not None and shown.level_db_hl >= 10)
     session.finish()
-    plan = visits.plan_continuation(store, session.record)
+    plan = plan_continuation(store, session.record)
     visit = store.visit(session.record.visit_id)
-    record = visits.open_exam(store, visit, plan, author="mh")
+    record = open_exam(store, visit, plan, author="mh")
     exam = Session(store, record.id, author="mh")
     assert exam.tones == session.tones > 0
     assert exam.trials == ()
@@ -430,9 +430,9 @@ def test_a_full_exam_goes_on_from_the_screens_tones(store: Store, person: Person
         shown = exam.presentation()
         exam.answer(shown.level_db_hl is not None and shown.level_db_hl >= 10)
     exam.finish()
-    assert visits.reference_for(store, person.id, "right", record.id).id == record.id
+    assert reference_for(store, person.id, "right", record.id).id == record.id
     with pytest.raises(ValueError, match="full exam already"):
-        visits.plan_continuation(store, record)
+        plan_continuation(store, record)
 
 
 def test_gaps_are_drawn_within_the_timing_and_again_the_same(store: Store, person: Person) -> None:
@@ -450,9 +450,9 @@ def test_gaps_are_drawn_within_the_timing_and_again_the_same(store: Store, perso
 def test_an_exam_of_somebody_who_hears_silence_is_no_reference_unless_chosen(
     store: Store, person: Person
 ) -> None:
-    visit = visits.todays_visit(store, person.id, author="mh", zone="UTC")
-    plan = visits.plan_exam("right", seed=1, max_tones=10)
-    record = visits.open_exam(store, visit, plan, author="mh")
+    visit = todays_visit(store, person.id, author="mh", zone="UTC")
+    plan = plan_exam("right", seed=1, max_tones=10)
+    record = open_exam(store, visit, plan, author="mh")
     session = Session(store, record.id, author="mh")
     while not session.done:
         session.answer(True)  # to silence, too
@@ -460,8 +460,8 @@ def test_an_exam_of_somebody_who_hears_silence_is_no_reference_unless_chosen(
     assert result.shown["reliability"] == "poor"
     assert "Reliability poor" in result.shown["words"]
     with pytest.raises(ValueError, match="not reliable"):
-        visits.plan_screen(store, person.id, "right")
-    chosen = visits.plan_screen(store, person.id, "right", reference=record.id)
+        plan_screen(store, person.id, "right")
+    chosen = plan_screen(store, person.id, "right", reference=record.id)
     assert chosen.reference_exam_id == record.id
 
 

@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import earshift as es
 from earshift.cli import app
 from earshift.clinic import history as monitor
-from earshift.clinic import visit as visits
 from earshift.clinic.history import (
     IMPROVED,
     PERSISTENT,
@@ -21,7 +20,8 @@ from earshift.clinic.history import (
     propose,
     revise_baseline,
 )
-from earshift.clinic.visit import Session
+from earshift.clinic.plan import Plan, open_exam, plan_exam, plan_screen
+from earshift.clinic.session import Session
 from earshift.engine.rules import RULES
 from earshift.records import ImportedAudiogram, Person
 from earshift.store import Store
@@ -55,10 +55,10 @@ def imported(
     return store.import_audiograms([item], author="mh", zone="UTC").added[0].id
 
 
-def sit(store: Store, plan: visits.Plan, person_id: int, ear: dict[float, float]) -> int:
+def sit(store: Store, plan: Plan, person_id: int, ear: dict[float, float]) -> int:
     """A whole sitting of a simulated person, stored as if it were a real one."""
     visit = store.open_visit(person_id, author="mh", zone="UTC", mode="supervised")
-    record = visits.open_exam(store, visit, plan, author="mh")
+    record = open_exam(store, visit, plan, author="mh")
     session, listener = Session(store, record.id, author="mh"), es.Listener(ear, seed=3)
     while not session.done:
         shown = session.presentation()
@@ -69,11 +69,11 @@ def sit(store: Store, plan: visits.Plan, person_id: int, ear: dict[float, float]
 
 
 def full_exam(store: Store, person: Person, ear: dict[float, float]) -> int:
-    return sit(store, visits.plan_exam("right", seed=1, max_tones=30), person.id, ear)
+    return sit(store, plan_exam("right", seed=1, max_tones=30), person.id, ear)
 
 
 def screened(store: Store, person: Person, ear: dict[float, float], **options: Any) -> int:
-    plan = visits.plan_screen(store, person.id, "right", seed=1, **options)
+    plan = plan_screen(store, person.id, "right", seed=1, **options)
     return sit(store, plan, person.id, ear)
 
 
@@ -207,9 +207,9 @@ def test_a_revision_changes_what_comes_and_nothing_that_was(store: Store, person
 def test_simulated_and_unfinished_exams_are_not_there(store: Store, person: Person) -> None:
     imported(store, NORMAL, 2020)
     visit = store.open_visit(person.id, author="mh", zone="UTC", mode="simulated")
-    plan = visits.plan_exam("right", seed=1, max_tones=3)
+    plan = plan_exam("right", seed=1, max_tones=3)
     for where in (visit, store.open_visit(person.id, author="mh", zone="UTC", mode="supervised")):
-        visits.open_exam(store, where, plan, author="mh")
+        open_exam(store, where, plan, author="mh")
     assert len(ear_history(store, person.id, "right").occasions) == 1
 
 

@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 
 import earshift as es
-from earshift.clinic import visit as visits
-from earshift.clinic.visit import Presentation, Session
+from earshift.clinic.people import find_person, todays_visit
+from earshift.clinic.plan import open_exam, plan_exam, plan_screen
+from earshift.clinic.rebuild import live_trials
+from earshift.clinic.references import reference_for, references
+from earshift.clinic.session import Presentation, Session, catch_due
+from earshift.clinic.zones import local_zone
+from earshift.devices.delivery import supervised_limits
 from earshift.engine.exam import audiogram_of
 from earshift.records import ImportedAudiogram, Person, Visit
 from earshift.store import Store
@@ -37,13 +42,13 @@ def imported(store: Store, ear: str, code: str = "A1", **changes: Any) -> int:
 
 
 def begin_exam(store: Store, visit: Visit, ear: str = "right", **options: Any) -> Session:
-    plan = visits.plan_exam(ear, **{"seed": 1, "max_tones": 12, **options})
-    return Session(store, visits.open_exam(store, visit, plan, author="mh").id, **MH)
+    plan = plan_exam(ear, **{"seed": 1, "max_tones": 12, **options})
+    return Session(store, open_exam(store, visit, plan, author="mh").id, **MH)
 
 
 def begin_screen(store: Store, visit: Visit, ear: str = "right", **options: Any) -> Session:
-    plan = visits.plan_screen(store, visit.person_id, ear, **{"seed": 1, **options})
-    return Session(store, visits.open_exam(store, visit, plan, author="mh").id, **MH)
+    plan = plan_screen(store, visit.person_id, ear, **{"seed": 1, **options})
+    return Session(store, open_exam(store, visit, plan, author="mh").id, **MH)
 
 
 def hears_above(level: float) -> Callable[[Presentation], bool]:
@@ -61,17 +66,17 @@ def run(session: Session, hears: Callable[[Presentation], bool], most: int = 100
 
 def test_one_in_eight_is_silent_and_never_two_in_a_row() -> None:
     for seed in range(30):
-        silent = [visits.catch_due(seed, n) for n in range(80)]
+        silent = [catch_due(seed, n) for n in range(80)]
         assert [sum(silent[k : k + 8]) for k in range(0, 80, 8)] == [1] * 10
         assert not silent[0]
         assert not any(a and b for a, b in pairwise(silent))
-    places = {next(n for n in range(8) if visits.catch_due(seed, n)) for seed in range(60)}
+    places = {next(n for n in range(8) if catch_due(seed, n)) for seed in range(60)}
     assert places == set(range(1, 8))
 
 
 def test_an_exam_asks_what_the_engine_asks_with_silence_between(store: Store, visit: Visit) -> None:
     session = begin_exam(store, visit)
-    plain = visits.plan_exam("right", seed=1, max_tones=12).sitting
+    plain = plan_exam("right", seed=1, max_tones=12).sitting
     kinds = []
     while not session.done:
         shown = session.presentation()
@@ -89,7 +94,7 @@ def test_an_exam_asks_what_the_engine_asks_with_silence_between(store: Store, vi
         session.answer(tone.level_db_hl >= 25)
     assert kinds.count("tone") == 12
     assert [n for n, kind in enumerate(kinds) if kind == "catch"] == [
-        n for n in range(len(kinds)) if visits.catch_due(1, n)
+        n for n in range(len(kinds)) if catch_due(1, n)
     ]
     assert session.sitting.thresholds() == plain.thresholds()
 
@@ -115,7 +120,7 @@ def test_a_screen_is_not_done_before_a_silent_trial_vouches_for_it(
     store: Store, visit: Visit
 ) -> None:
     imported(store, "right")
-    late = next(s for s in range(99) if not any(visits.catch_due(s, n) for n in range(7)))
+    late = next(s for s in range(99) if not any(catch_due(s, n) for n in range(7)))
     session = begin_screen(store, visit, seed=late, max_tones=2)
     while not session.sitting.done:
         session.answer(hears_above(20)(session.presentation()))
@@ -310,7 +315,7 @@ def test_resuming_under_another_version_is_recorded(
 ) -> None:
     session = begin_exam(store, visit)
     session.pause()
-    monkeypatch.setattr(visits, "__version__", "9.9.9")
+    monkeypatch.setattr("earshift.clinic.session.__version__", "9.9.9")
     later = Session(store, session.record.id, **MH)
     later.resume()
     details = store.audit(subject=f"exams:{session.record.id}")[-1].details
@@ -333,7 +338,7 @@ def test_two_programs_do_not_answer_one_exam(store: Store, visit: Visit) -> None
         there.undo()
     with pytest.raises(ValueError, match="another program"):
         there.finish()
-    assert [t.heard for t in visits.live_trials(store.trials(here.record.id))] == [False]
+    assert [t.heard for t in live_trials(store.trials(here.record.id))] == [False]
     there = Session(store, here.record.id, **MH)
     assert there.presentation() == here.presentation()
 
@@ -345,30 +350,30 @@ def test_the_reference_is_the_oldest_full_one_of_the_same_ear(
     store: Store, person: Person, visit: Visit
 ) -> None:
     with pytest.raises(ValueError, match="no full exam or imported audiogram of the right ear"):
-        visits.reference_for(store, person.id, "right")
+        reference_for(store, person.id, "right")
     left = imported(store, "left")
     old = imported(store, "right")
-    assert visits.reference_for(store, person.id, "right").id == old
-    assert visits.reference_for(store, person.id, "left").id == left
+    assert reference_for(store, person.id, "right").id == old
+    assert reference_for(store, person.id, "left").id == left
     session = begin_exam(store, visit)
-    assert visits.reference_for(store, person.id, "right").id == old
+    assert reference_for(store, person.id, "right").id == old
     run(session, hears_above(20))
-    assert visits.reference_for(store, person.id, "right").id == old  # not closed yet
+    assert reference_for(store, person.id, "right").id == old  # not closed yet
     session.finish()
-    assert visits.reference_for(store, person.id, "right").id == old
+    assert reference_for(store, person.id, "right").id == old
     newer = session.record.id
-    assert visits.reference_for(store, person.id, "right", newer).id == newer
+    assert reference_for(store, person.id, "right", newer).id == newer
     early = begin_exam(store, visit)
     run(early, hears_above(20), most=4)
     early.finish()
     assert store.exam(early.record.id).state == "abandoned"
-    usable, reasons = visits.references(store, person.id, "right")
+    usable, reasons = references(store, person.id, "right")
     assert [record.id for record in usable] == [old, newer]
     assert "abandoned" in reasons[0]
-    assert visits.reference_for(store, person.id, "left").id == left
+    assert reference_for(store, person.id, "left").id == left
     # What was measured first counts, not what was typed in first.
     first = imported(store, "right", measured_at=datetime(2020, 1, 1, tzinfo=UTC), source="archive")
-    assert visits.reference_for(store, person.id, "right").id == first
+    assert reference_for(store, person.id, "right").id == first
 
 
 def test_a_chosen_baseline_is_the_reference_and_the_other_ear_keeps_its_own(
@@ -379,8 +384,8 @@ def test_a_chosen_baseline_is_the_reference_and_the_other_ear_keeps_its_own(
     run(session, hears_above(20))
     session.finish()
     store.set_baseline(person.id, "right", session.record.id, author="mh", reason="persistent")
-    assert visits.reference_for(store, person.id, "right").id == session.record.id
-    assert visits.reference_for(store, person.id, "left").id == left
+    assert reference_for(store, person.id, "right").id == session.record.id
+    assert reference_for(store, person.id, "left").id == left
     screen = begin_screen(store, visit)
     assert screen.record.reference_exam_id == session.record.id
     words = screen.reference_words()
@@ -397,7 +402,7 @@ def test_a_baseline_that_cannot_be_used_here_is_not_passed_over(
     old = imported(store, "right")
     store.set_baseline(person.id, "right", old, author="mh", reason="first")
     with pytest.raises(ValueError, match=rf"baseline of the right ear, exam {old}.*--reference"):
-        visits.reference_for(store, person.id, "right", relative_device=1)
+        reference_for(store, person.id, "right", relative_device=1)
 
 
 def test_a_screen_against_a_stored_exam_is_the_engines_screen(store: Store, visit: Visit) -> None:
@@ -410,7 +415,7 @@ def test_a_screen_against_a_stored_exam_is_the_engines_screen(store: Store, visi
         rule="niosh-15",
         seed=1,
         domain="audiometer",
-        limits=visits.supervised_limits(),
+        limits=supervised_limits(),
     )
     assert session.record.reference_exam_id == first.record.id
     assert session.sitting.ask() == plain.ask()
@@ -432,9 +437,9 @@ def test_what_cannot_be_a_reference(store: Store, person: Person, visit: Visit) 
         (999, "there is no exam 999"),
     ):
         with pytest.raises(ValueError, match=words):
-            visits.reference_for(store, person.id, "right", exam_id)
+            reference_for(store, person.id, "right", exam_id)
     with pytest.raises(ValueError, match="of the right ear"):
-        visits.reference_for(store, other.id, "left", others)
+        reference_for(store, other.id, "left", others)
 
 
 def test_simulated_answers_are_nobodys_reference(store: Store, person: Person) -> None:
@@ -443,10 +448,10 @@ def test_simulated_answers_are_nobodys_reference(store: Store, person: Person) -
     run(session, hears_above(20))
     session.finish()
     with pytest.raises(ValueError, match="its answers were simulated"):
-        visits.reference_for(store, person.id, "right")
+        reference_for(store, person.id, "right")
     with pytest.raises(ValueError, match="its answers were simulated"):
-        visits.reference_for(store, person.id, "right", session.record.id)
-    found = visits.reference_for(store, person.id, "right", simulated=True)
+        reference_for(store, person.id, "right", session.record.id)
+    found = reference_for(store, person.id, "right", simulated=True)
     assert found.id == session.record.id
 
 
@@ -455,10 +460,10 @@ def test_simulated_answers_are_nobodys_reference(store: Store, person: Person) -
 
 def test_the_clinics_question_is_the_default(store: Store, person: Person) -> None:
     imported(store, "right")
-    plan = visits.plan_screen(store, person.id, "right", protocol="best")
+    plan = plan_screen(store, person.id, "right", protocol="best")
     assert isinstance(plan.sitting, es.Screen)
     assert plan.sitting.rule is None
-    plan = visits.plan_screen(store, person.id, "right")
+    plan = plan_screen(store, person.id, "right")
     assert isinstance(plan.sitting, es.Screen)
     assert plan.sitting.rule is not None
     assert plan.sitting.rule.name == "osha-sts"
@@ -468,23 +473,23 @@ def test_the_clinics_question_is_the_default(store: Store, person: Person) -> No
         ({"rule": "osha-sts", "protocol": "best"}, "not both"),
     ):
         with pytest.raises(ValueError, match=words):
-            visits.plan_screen(store, person.id, "right", **options)  # type: ignore[arg-type]
+            plan_screen(store, person.id, "right", **options)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="ear must be right or left, got 'both'"):
-        visits.plan_exam("both")
+        plan_exam("both")
 
 
 def test_limits_of_a_supervised_test() -> None:
-    assert visits.supervised_limits().cap_db_hl == 90
-    assert visits.supervised_limits(100, confirmed=True).cap_db_hl == 100
+    assert supervised_limits().cap_db_hl == 90
+    assert supervised_limits(100, confirmed=True).cap_db_hl == 100
     for cap, sure in ((95, False), (105, True), (float("nan"), True)):
         with pytest.raises(ValueError, match=r"at most|finite"):
-            visits.supervised_limits(cap, confirmed=sure)
-    plan = visits.plan_exam("left")
-    assert plan.sitting.limits == visits.supervised_limits()
+            supervised_limits(cap, confirmed=sure)
+    plan = plan_exam("left")
+    assert plan.sitting.limits == supervised_limits()
 
 
 def test_every_exam_draws_its_own_seed() -> None:
-    seeds = {visits.plan_exam("left").sitting.seed for _ in range(20)}
+    seeds = {plan_exam("left").sitting.seed for _ in range(20)}
     assert len(seeds) == 20
 
 
@@ -504,28 +509,28 @@ def test_people_are_found_by_id_or_code_and_never_mistaken(store: Store) -> None
     first = store.add_person(author="mh", code="A1")
     second = store.add_person(author="mh", code=str(first.id))
     third = store.add_person(author="mh", code="id:9")
-    assert visits.find_person(store, "A1") == first
-    assert visits.find_person(store, str(second.id)) == second
+    assert find_person(store, "A1") == first
+    assert find_person(store, str(second.id)) == second
     with pytest.raises(ValueError, match=f"say id:{first.id} or code:{first.id}"):
-        visits.find_person(store, str(first.id))
-    assert visits.find_person(store, f"id:{first.id}") == first
-    assert visits.find_person(store, f"code:{first.id}") == second
-    assert visits.find_person(store, "code:id:9") == third
+        find_person(store, str(first.id))
+    assert find_person(store, f"id:{first.id}") == first
+    assert find_person(store, f"code:{first.id}") == second
+    assert find_person(store, "code:id:9") == third
     for nobody in ("a1", "999", "-1", "id:", "code:", "", "id:A1", "code:A2", "9" * 9000, "١"):
         with pytest.raises(ValueError, match=r"nobody has|there is no person"):
-            visits.find_person(store, nobody)
+            find_person(store, nobody)
 
 
 def test_exams_of_one_day_share_a_visit(store: Store, person: Person) -> None:
     berlin = {"author": "mh", "zone": "Europe/Berlin"}
-    first = visits.todays_visit(store, person.id, **berlin)
-    assert visits.todays_visit(store, person.id, **berlin) == first
-    assert visits.todays_visit(store, person.id, mode="simulated", **berlin).id != first.id
-    assert visits.todays_visit(store, person.id, **berlin) == first
+    first = todays_visit(store, person.id, **berlin)
+    assert todays_visit(store, person.id, **berlin) == first
+    assert todays_visit(store, person.id, mode="simulated", **berlin).id != first.id
+    assert todays_visit(store, person.id, **berlin) == first
     device = store.add_device(author="mh", name="AC40")
-    with_device = visits.todays_visit(store, person.id, device_id=device.id, **berlin)
+    with_device = todays_visit(store, person.id, device_id=device.id, **berlin)
     assert (with_device.device_id, with_device.id != first.id) == (device.id, True)
-    assert visits.todays_visit(store, person.id, fresh=True, **berlin).id != first.id
+    assert todays_visit(store, person.id, fresh=True, **berlin).id != first.id
 
 
 def test_yesterdays_visit_is_over(store: Store, person: Person) -> None:
@@ -533,14 +538,14 @@ def test_yesterdays_visit_is_over(store: Store, person: Person) -> None:
     old = store.open_visit(
         person.id, author="mh", zone="UTC", mode="supervised", started_at=yesterday
     )
-    assert visits.todays_visit(store, person.id, author="mh", zone="UTC").id != old.id
+    assert todays_visit(store, person.id, author="mh", zone="UTC").id != old.id
 
 
 def test_the_machines_zone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Asia/Tokyo")
-    assert visits.local_zone() == "Asia/Tokyo"
+    assert local_zone() == "Asia/Tokyo"
     monkeypatch.setenv("TZ", ":Europe/Berlin")
-    assert visits.local_zone() == "Europe/Berlin"
+    assert local_zone() == "Europe/Berlin"
 
 
 def test_a_screen_keeps_from_tones_that_the_better_ear_might_hear(
@@ -550,11 +555,11 @@ def test_a_screen_keeps_from_tones_that_the_better_ear_might_hear(
     for ear, level in (("right", 35.0), ("left", 0.0)):
         thresholds = dict.fromkeys((500, 1000, 2000, 3000, 4000, 6000, 8000), level)
         imported(store, ear, audiogram=es.Audiogram(thresholds, sd_db=2.0).to_dict())
-    plain = visits.plan_screen(store, person.id, "right", seed=1).sitting
+    plain = plan_screen(store, person.id, "right", seed=1).sitting
     assert isinstance(plain, es.Screen)
     assert plain.decision == "not determinable"
     device = store.add_device(author="mh", name="inserts", transducer="insert")
-    inserts = visits.plan_screen(store, person.id, "right", seed=1, device_id=device.id).sitting
+    inserts = plan_screen(store, person.id, "right", seed=1, device_id=device.id).sitting
     assert isinstance(inserts, es.Screen)
     assert inserts.decision == "inconclusive"
     assert inserts.other_ear is not None
@@ -563,9 +568,9 @@ def test_a_screen_keeps_from_tones_that_the_better_ear_might_hear(
 
 def test_practice_that_nobody_heard_is_said_with_the_result(store: Store, person: Person) -> None:
     imported(store, "right")
-    visit = visits.todays_visit(store, person.id, author="mh", zone="UTC")
-    plan = visits.plan_screen(store, person.id, "right", seed=1)
-    record = visits.open_exam(store, visit, plan, author="mh")
+    visit = todays_visit(store, person.id, author="mh", zone="UTC")
+    plan = plan_screen(store, person.id, "right", seed=1)
+    record = open_exam(store, visit, plan, author="mh")
     session = Session(store, record.id, author="mh", practice=True)
     assert session.reference_words().startswith("exam 1 of 2025-05-05")
     while not session.done:
@@ -576,9 +581,9 @@ def test_practice_that_nobody_heard_is_said_with_the_result(store: Store, person
 def test_reports_of_silence_alone_clear_nobody(store: Store, person: Person) -> None:
     """A person who says yes to everything meets more tones, not a verdict."""
     imported(store, "right")
-    visit = visits.todays_visit(store, person.id, author="mh", zone="UTC")
-    plan = visits.plan_screen(store, person.id, "right", seed=1)
-    session = Session(store, visits.open_exam(store, visit, plan, author="mh").id, author="mh")
+    visit = todays_visit(store, person.id, author="mh", zone="UTC")
+    plan = plan_screen(store, person.id, "right", seed=1)
+    session = Session(store, open_exam(store, visit, plan, author="mh").id, author="mh")
     for _ in range(8):
         session.answer(True)
     assert not session.done

@@ -24,15 +24,9 @@ from typing import Any, NoReturn
 import pytest
 
 import earshift as es
-from earshift.clinic.visit import (
-    Plan,
-    Presentation,
-    Session,
-    live_trials,
-    open_exam,
-    plan_exam,
-    plan_screen,
-)
+from earshift.clinic.plan import Plan, open_exam, plan_exam, plan_screen
+from earshift.clinic.rebuild import live_trials
+from earshift.clinic.session import Presentation, Session
 from earshift.records import ImportedAudiogram, TrialRecord, Visit
 from earshift.store import Store
 

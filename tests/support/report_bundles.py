@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import earshift as es
-from earshift.clinic.visit import reference_thresholds
+from earshift.clinic.view import reference_thresholds
 from earshift.records import (
     Calibration,
     Device,

@@ -25,7 +25,7 @@ from earshift.engine.refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from earshift.clinic.visit import Plan
+    from earshift.clinic.plan import Plan
     from earshift.engine.stimulus import Limits
     from earshift.records import ExamRecord, Person, ResultRecord, Visit
     from earshift.store import Store
@@ -129,7 +129,7 @@ def person_list(
 @people.command("show", epilog=EXIT_CODES)
 def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
     """Show a person with all visits, exams and what they said."""
-    from earshift.clinic.visit import find_person
+    from earshift.clinic.people import find_person
 
     with opened(db) as store:
         person = find_person(store, who)
@@ -211,7 +211,7 @@ def person_correct(
 
     An empty text (--name "") says that it is not known.
     """
-    from earshift.clinic.visit import find_person
+    from earshift.clinic.people import find_person
 
     with opened(db) as store:
         changes = _identity(code, name, born, sex)
@@ -240,7 +240,7 @@ def person_erase(
     as_json: AsJson = False,
 ) -> None:
     """Erase a person's identity and notes for good; a tombstone without a name stays."""
-    from earshift.clinic.visit import find_person
+    from earshift.clinic.people import find_person
 
     with opened(db) as store:
         person = find_person(store, who)
@@ -326,7 +326,8 @@ def exam(
     or quit. Every answer is stored before the next tone is shown. With --json every event is a line
     of JSON, and answers are read in the same way.
     """
-    from earshift.clinic.visit import find_person, plan_exam
+    from earshift.clinic.people import find_person
+    from earshift.clinic.plan import plan_exam
 
     with opened(db) as store:
         setting = _Setting(
@@ -370,7 +371,8 @@ def screen(
 
     Works as `earshift exam` does, and stops as soon as the answer is sure enough.
     """
-    from earshift.clinic.visit import find_person, plan_screen
+    from earshift.clinic.people import find_person
+    from earshift.clinic.plan import plan_screen
 
     with opened(db) as store:
         setting = _Setting(
@@ -403,7 +405,7 @@ def resume(
     as_json: AsJson = False,
 ) -> None:
     """Go on with an exam or screen after a break or a crash: it asks what it would have asked."""
-    from earshift.clinic.visit import Session
+    from earshift.clinic.session import Session
 
     with opened(db) as store:
         _check_class(simulate)
@@ -434,14 +436,10 @@ def _limits(cap_db_hl: float, yes: bool) -> "Limits":
 
 def _begin(store: "Store", person: "Person", plan: "Plan", setting: _Setting) -> None:
     """Open what was planned, in today's visit, and sit down at the desk."""
-    from earshift.clinic.visit import (
-        Session,
-        as_zone,
-        local_zone,
-        open_exam,
-        todays_visit,
-        unfinished,
-    )
+    from earshift.clinic.people import todays_visit, unfinished
+    from earshift.clinic.plan import open_exam
+    from earshift.clinic.session import Session
+    from earshift.clinic.zones import as_zone, local_zone
 
     _check_class(setting.simulate)
     zone = as_zone(setting.timezone or local_zone())

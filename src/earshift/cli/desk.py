@@ -14,7 +14,7 @@ from earshift.cli.terminal import person_label, printable, read_line, table
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from earshift.clinic.visit import Presentation, Session
+    from earshift.clinic.session import Presentation, Session
     from earshift.records import ExamRecord, Person
 
 KEYS = (
@@ -38,7 +38,7 @@ class Desk:
 
     def run(self) -> None:
         """From here to the result. Leaving before it keeps every answer, and exits with 3."""
-        from earshift.clinic.visit import MovedOn
+        from earshift.clinic.session import MovedOn
 
         try:
             self._greet()
@@ -237,7 +237,7 @@ class _Leave(Exception):
 @contextmanager
 def _refusals(say: "Callable[[object], None]") -> "Iterator[None]":
     """An answer that cannot be taken is told at the desk; what it cannot mend ends the sitting."""
-    from earshift.clinic.visit import MovedOn
+    from earshift.clinic.session import MovedOn
 
     try:
         yield

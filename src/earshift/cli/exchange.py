@@ -135,7 +135,7 @@ def import_references(
     Lists every row that cannot be taken, with the reason. Then nothing is stored, unless
     --skip-rejected says to store the others. Times without a zone need --timezone.
     """
-    from earshift.clinic.visit import local_zone
+    from earshift.clinic.zones import local_zone
     from earshift.formats import read_references
 
     with plain_failures():
@@ -224,7 +224,7 @@ def export(
         TimeRemainingColumn,
     )
 
-    from earshift.clinic.visit import find_person
+    from earshift.clinic.people import find_person
     from earshift.formats import export as write
 
     with opened(db) as store:

@@ -31,7 +31,7 @@ def person_history(
     professional's decision: `earshift person baseline`.
     """
     from earshift.clinic.history import ear_history
-    from earshift.clinic.visit import find_person
+    from earshift.clinic.people import find_person
 
     with opened(db) as store:
         person = find_person(store, who)
@@ -88,7 +88,7 @@ def person_baseline(
 ) -> None:
     """Choose the exam that one ear is compared with from now on; earlier choices stay."""
     from earshift.clinic.history import revise_baseline
-    from earshift.clinic.visit import find_person
+    from earshift.clinic.people import find_person
 
     with opened(db) as store:
         person = find_person(store, who)

@@ -70,7 +70,7 @@ def serve(
     Without accounts it is for you alone, on this machine: use the link that it prints. For others
     it needs an account (`earshift user add`) and TLS; docs/serve.md tells how.
     """
-    from earshift.clinic.visit import as_zone, local_zone
+    from earshift.clinic.zones import as_zone, local_zone
     from earshift.store.accounts import Accounts, sha256
     from earshift.store.database import address
     from earshift.web.settings import Settings, ready_to_serve

@@ -15,8 +15,9 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 
-from earshift.clinic import visit as visits
 from earshift.clinic.devices import compare_devices
+from earshift.clinic.plan import CLINIC_RULE
+from earshift.clinic.references import as_reference, measured_at, reference_for, references
 from earshift.engine.exam import Exam, Screen, audiogram_of
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import Rule, as_rule, judge_ear
@@ -127,7 +128,7 @@ def _better(occasion: Occasion, rule: Rule) -> bool:
 
 
 def ear_history(
-    store: "Store", person_id: int, ear: str, rule: str | Rule = visits.CLINIC_RULE
+    store: "Store", person_id: int, ear: str, rule: str | Rule = CLINIC_RULE
 ) -> EarHistory:
     """All finished exams, screens and audiograms of an ear in the order they were measured.
 
@@ -137,7 +138,7 @@ def ear_history(
     if ear not in EARS:
         raise Refusal(f"ear must be {' or '.join(EARS)}, got {ear!r}")
     chosen = tuple(b for b in store.baselines(person_id) if b.ear == ear)
-    usable, _ = visits.references(store, person_id, ear)
+    usable, _ = references(store, person_id, ear)
     oldest = usable[0] if usable else None
     known: dict[int, ExamRecord] = {record.id: record for record in usable}
     occasions = []
@@ -145,7 +146,7 @@ def ear_history(
         seen = store.visit(record.visit_id)
         if seen.mode == "simulated" or record.state != "done":
             continue
-        at = visits.measured_at(record, seen)
+        at = measured_at(record, seen)
         # A choice counts from the moment it was made; an imported audiogram was measured before.
         earlier = [b for b in chosen if b.at <= max(at, seen.started_at)]
         baseline = known.get(earlier[-1].exam_id) if earlier else oldest
@@ -161,7 +162,7 @@ def _occasion(
     store: "Store", record: ExamRecord, baseline: ExamRecord | None, rule: Rule
 ) -> Occasion:
     seen = store.visit(record.visit_id)
-    at = visits.measured_at(record, seen)
+    at = measured_at(record, seen)
     day = at.astimezone(ZoneInfo(seen.zone)).date()
     undated = record.kind == "audiogram" and record.measured_at is None
     plain = Occasion(record.id, record.kind, at, day, note=UNDATED if undated else "")
@@ -171,11 +172,11 @@ def _occasion(
         return _noted(plain, "there is nothing to compare it with")
     if baseline.id == record.id:
         return _noted(plain, "the baseline")
-    if visits.measured_at(baseline, store.visit(baseline.visit_id)) > at:
+    if measured_at(baseline, store.visit(baseline.visit_id)) > at:
         return _noted(plain, f"measured before the baseline, exam {baseline.id}")
     try:
         offset, words = compare_devices(store, baseline, seen.device_id, record.relative, day)
-        reference, now = (visits.as_reference(store, one) for one in (baseline, record))
+        reference, now = (as_reference(store, one) for one in (baseline, record))
         if isinstance(now, Exam):
             judged = _answers_judged(reference, now, rule, offset)
         else:
@@ -230,7 +231,7 @@ def revise_baseline(
     """Choose the exam that an ear is compared with from now on: a professional's decision."""
     if not isinstance(reason, str) or not reason.strip():
         raise Refusal("a baseline is revised for a reason: say which one")
-    record = visits.reference_for(
+    record = reference_for(
         store, person_id, ear, exam_id, relative_device=_own_device(store, exam_id)
     )
     return store.set_baseline(person_id, ear, record.id, author=author, reason=reason)

@@ -15,8 +15,17 @@ from fastapi.responses import HTMLResponse
 from earshift import __version__, records
 from earshift.clinic import devices as clinic_devices
 from earshift.clinic import history as monitor
-from earshift.clinic import visit
-from earshift.clinic.visit import Session
+from earshift.clinic.people import unfinished
+from earshift.clinic.plan import (
+    Plan,
+    open_exam,
+    plan_again,
+    plan_continuation,
+    plan_exam,
+    plan_screen,
+)
+from earshift.clinic.references import references
+from earshift.clinic.session import Session
 from earshift.devices import calibration
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import Timing, retspl_presets, sound_of_calibration
@@ -170,7 +179,7 @@ def _baseline(here: Clinic, person_id: int, ear: str) -> m.EarBaseline:
     chosen = here.store.baseline(person_id, ear)
     exam_id = None if chosen is None else chosen.exam_id
     if exam_id is None:
-        usable, _ = visit.references(here.store, person_id, ear)
+        usable, _ = references(here.store, person_id, ear)
         exam_id = usable[0].id if usable else None
     return m.EarBaseline(
         exam=_handle(here, exam_id),
@@ -544,7 +553,7 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
     how, warnings = _delivery(here, new, device)
     ears = list(dict.fromkeys(new.ears))
     for ear in ears:
-        if visit.unfinished(here.store, found.id, ear):
+        if unfinished(here.store, found.id, ear):
             raise HTTPException(
                 HTTPStatus.CONFLICT,
                 f"an exam of the {ear} ear is not finished: go on with it, or give it up first",
@@ -563,7 +572,7 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
             device_id=device_id,
             checklist=new.checklist.model_dump(exclude_none=True),
         )
-        exams = [visit.open_exam(here.store, opened, plan, author=user.name) for plan in plans]
+        exams = [open_exam(here.store, opened, plan, author=user.name) for plan in plans]
     return m.Test(
         visit=here.store.handle("visits", opened.id),
         exams=[_opened(here, exam, user.name) for exam in exams],
@@ -578,12 +587,12 @@ def _plan(
     ear: m.Ear,
     how: Delivery,
     device_id: int | None,
-) -> visit.Plan:
+) -> Plan:
     if new.kind == "exam":
-        return visit.plan_exam(ear, delivery=how)
+        return plan_exam(ear, delivery=how)
     rule = None if new.rule is None else rules.as_rule(new.rule, new.accept_unverified)
     reference = (new.reference or {}).get(ear)
-    return visit.plan_screen(
+    return plan_screen(
         here.store,
         person.id,
         ear,
@@ -757,29 +766,29 @@ def abandon_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exa
 @router.post("/exams/{exam}/retest", status_code=HTTPStatus.CREATED)
 def retest(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
     """The same question about the same ear once more, at once and in the same visit."""
-    return _follow(here, exam, user.name, visit.plan_again)
+    return _follow(here, exam, user.name, plan_again)
 
 
 @router.post("/exams/{exam}/continue", status_code=HTTPStatus.CREATED)
 def continue_exam(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
     """A full audiogram of the ear that begins with every tone of its screen."""
-    return _follow(here, exam, user.name, visit.plan_continuation)
+    return _follow(here, exam, user.name, plan_continuation)
 
 
 def _follow(
-    here: Clinic, handle: str, user: str, plan: Callable[[Store, records.ExamRecord], visit.Plan]
+    here: Clinic, handle: str, user: str, plan: Callable[[Store, records.ExamRecord], Plan]
 ) -> m.Exam:
     record = here.store.exam(here.exam_id(handle))
     if record.state not in ("done", "abandoned"):
         raise HTTPException(HTTPStatus.CONFLICT, "the exam is not finished yet")
     of = here.store.visit(record.visit_id)
-    if visit.unfinished(here.store, of.person_id, record.ear):
+    if unfinished(here.store, of.person_id, record.ear):
         raise HTTPException(HTTPStatus.CONFLICT, "another exam of this ear is not finished")
     obstacle = clinic_devices.why_not_go_on(here.store, record, here.today)
     if obstacle is not None:
         raise HTTPException(HTTPStatus.CONFLICT, obstacle)
     with refusals():
-        exam = visit.open_exam(here.store, of, plan(here.store, record), author=user)
+        exam = open_exam(here.store, of, plan(here.store, record), author=user)
         return _opened(here, exam, user)
 
 

@@ -13,7 +13,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 
 from earshift.clinic.devices import why_not_go_on
-from earshift.clinic.visit import Session
+from earshift.clinic.session import Session
 from earshift.engine.refusal import Refusal
 from earshift.store import Store
 from earshift.store.accounts import Accounts

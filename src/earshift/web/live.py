@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from earshift.clinic.visit import CLINIC_RULE, MovedOn, Session, reference_thresholds
+from earshift.clinic.plan import CLINIC_RULE
+from earshift.clinic.session import MovedOn, Session
+from earshift.clinic.view import reference_thresholds
 from earshift.engine.exam import Screen
 from earshift.engine.field import Threshold
 from earshift.engine.norms import population_norm

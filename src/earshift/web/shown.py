@@ -11,7 +11,7 @@ from fastapi import HTTPException
 
 from earshift import records
 from earshift.clinic.devices import sound_of
-from earshift.clinic.visit import CATCH_EVERY, PROBLEMS, Session
+from earshift.clinic.session import CATCH_EVERY, PROBLEMS, Session
 from earshift.devices import calibration
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any
 
-from earshift.clinic.visit import reference_thresholds
+from earshift.clinic.view import reference_thresholds
 from earshift.engine.exam import Screen
 from earshift.engine.norms import class_median, class_names
 from earshift.engine.refusal import Refusal

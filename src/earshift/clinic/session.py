@@ -1,4 +1,4 @@
-"""One person's visit: opens exams and screens for a stored person and drives them trial by trial.
+"""One exam of a stored person, driven trial by trial.
 
 A `Session` is a fold over the stored trials of one exam. It says what to present next (tones,
 silent catch trials, practice), writes every answer to the store before anything else happens, and
@@ -7,413 +7,40 @@ at the end stores the result as it was shown. The command line and the web drive
 
 import copy
 import math
-import os
-import re
-import secrets
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
-from dataclasses import field as dataclass_field
-from datetime import UTC, date, datetime
-from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from earshift import __version__
-from earshift.clinic.devices import compare_devices
+from earshift.clinic.rebuild import carried_trials, live_trials, own_level, rebuild
+from earshift.clinic.references import references
+from earshift.clinic.view import reference_thresholds, within
 from earshift.devices.delivery import Delivery, supervised_limits
-from earshift.engine import field
-from earshift.engine.change import Protocol
 from earshift.engine.exam import (
-    SAMPLES,
-    SCHEMA,
     Exam,
     Screen,
-    audiogram_of,
     reliability,
-    thresholds_from_samples,
 )
 from earshift.engine.field import Threshold
 from earshift.engine.refusal import Conflict, Refusal
-from earshift.engine.rules import Rule
-from earshift.engine.shift import RuleSettings
-from earshift.engine.stimulus import Audiogram, Limits, Tone, as_heard, finite
-from earshift.engine.values import EARS
-from earshift.records import ExamRecord, Person, ResultRecord, TrialRecord, Visit
+from earshift.engine.stimulus import Tone, as_heard, finite
+from earshift.records import ResultRecord, TrialRecord
+from earshift.store import Store
 
-if TYPE_CHECKING:
-    from earshift.store import Store
-
-EXAM_TONES = 50
-CLINIC_RULE = "osha-sts"
 CATCH_EVERY = 8  # one silent trial in every eight presentations
-NORMAL_95 = 1.96  # standard deviations on either side of the middle that hold 95 %
 VOIDS_OF_TRIAL = 1000  # in a trial's id, its number comes before, and what was taken back after
 PRACTICE_HZ, PRACTICE_DB_HL, PRACTICE_TRIES = 1000.0, 40.0, 4
-# Without calibration the person's own softest 1 kHz tone is all there is to go by: practice climbs
-# to it from nothing, and what follows stays within so many dB above it.
 OWN_LEVEL_STEP_DB, OWN_LEVEL_SOUGHT_UP_TO = 5.0, 40.0
-START_ABOVE_OWN_DB, MOST_ABOVE_OWN_DB = 30.0, 60.0
 TURN_DOWN = "The softest tone was heard: turn the volume down, or check that nothing amplifies it."
 VOLUME_MOVED = "The volume is not what it was before the break: set it as it was."
 TURN_UP = "No soft tone was heard: turn the volume up to where it was set, and check the earphones."
 PROBLEMS = (TURN_DOWN, TURN_UP, VOLUME_MOVED)
 
 # Streams of chance apart from those of the engine, which uses the numbers below ten.
-_CATCH, _REFERENCE, _GAP = 11, 12, 13
-
-
-def as_zone(name: str) -> str:
-    """The name itself if it is a time zone's."""
-    try:
-        ZoneInfo(name)
-    except (KeyError, ValueError, OSError):
-        raise Refusal(f"a time zone has a name such as Europe/Berlin, got {name!r}") from None
-    return name
-
-
-def local_zone() -> str:
-    """IANA name of this machine's time zone; a ValueError when it has none to be found."""
-    candidates = [os.environ.get("TZ", "").lstrip(":")]
-    link = Path("/etc/localtime")
-    if link.is_symlink():
-        candidates.append(str(link.resolve()).rpartition("zoneinfo/")[2])
-    if datetime.now().astimezone().tzname() == "UTC":
-        candidates.append("UTC")
-    for name in candidates:
-        with suppress(ValueError):
-            return as_zone(name)
-    raise Refusal(
-        "the time zone of this machine has no name; give one such as Europe/Berlin by --timezone"
-    )
-
-
-# Opening ----------------------------------------------------------------------------------------
-
-
-def find_person(store: "Store", given: str) -> Person:
-    """The person with this id or code; `id:` or `code:` before it says which one is meant."""
-    how, colon, rest = given.partition(":")
-    explicit = bool(colon) and how in ("id", "code")
-    wanted = rest if explicit else given
-    by_code = None
-    if wanted.strip() and not (explicit and how == "id"):
-        by_code = store.person_by_code(wanted)
-    by_id = None
-    if re.fullmatch("[0-9]{1,18}", wanted) and not (explicit and how == "code"):
-        try:
-            by_id = store.person(int(wanted))
-        except ValueError:
-            if by_code is None:
-                raise
-    if by_code is not None and by_id is not None and by_code.id != by_id.id:
-        raise Refusal(
-            f"{wanted!r} is the id of one person and the code of another (person {by_code.id}); "
-            f"say id:{wanted} or code:{wanted}"
-        )
-    found = by_code or by_id
-    if found is None:
-        raise Refusal(f"nobody has the id or code {given!r}; `earshift person list` shows all")
-    return found
-
-
-def todays_visit(
-    store: "Store",
-    person_id: int,
-    *,
-    author: str,
-    zone: str,
-    mode: str = "supervised",
-    device_id: int | None = None,
-    fresh: bool = False,
-) -> Visit:
-    """The visit that this person is on today in the site's zone, or a new one.
-
-    Another mode or another device is another visit; so is a `fresh` one.
-    """
-    today = datetime.now(UTC).astimezone(ZoneInfo(zone)).date()
-    for visit in [] if fresh else reversed(store.visits(person_id)):
-        same_day = visit.started_at.astimezone(ZoneInfo(zone)).date() == today
-        if same_day and (visit.mode, visit.device_id) == (mode, device_id):
-            return visit
-    return store.open_visit(person_id, author=author, zone=zone, mode=mode, device_id=device_id)
-
-
-def unfinished(
-    store: "Store", person_id: int, ear: str, *, simulated: bool = False
-) -> list[ExamRecord]:
-    """Exams and screens of this ear that can be gone on with, oldest first: real or simulated."""
-    return [
-        record
-        for record in store.exams(person_id, ear=ear)
-        if record.state in ("open", "paused")
-        and (store.visit(record.visit_id).mode == "simulated") == simulated
-    ]
-
-
-def reference_for(
-    store: "Store",
-    person_id: int,
-    ear: str,
-    exam_id: int | None = None,
-    *,
-    simulated: bool = False,
-    relative_device: int | None = None,
-) -> ExamRecord:
-    """What a screen of this ear is compared with: its baseline, or another one named by `exam_id`.
-
-    The baseline is the one that was chosen last, or else the oldest full exam or imported
-    audiogram: a slow loss shows against the first, not against last year. Trials of a simulated
-    listener are nobody's hearing: they serve as a reference only when the screen is simulated too.
-    Levels of the uncalibrated `relative_device` compare with its own alone.
-    """
-    if exam_id is not None:
-        record = store.exam(exam_id)
-        visit = store.visit(record.visit_id)
-        reason = _why_no_reference(record, visit, simulated, relative_device)
-        if visit.person_id != person_id:
-            reason = "it is another person's"
-        elif record.ear != ear:
-            reason = f"it is of the {record.ear} ear, and ears are never mixed"
-        if reason is not None:
-            raise Refusal(f"exam {exam_id} cannot be the reference: {reason}")
-        return record
-    chosen = store.baseline(person_id, ear)
-    if chosen is not None:
-        record = store.exam(chosen.exam_id)
-        reason = _why_no_reference(record, store.visit(record.visit_id), simulated, relative_device)
-        if reason is not None:
-            raise Refusal(
-                f"the baseline of the {ear} ear, exam {record.id}, cannot be used here: {reason}; "
-                "name another exam by --reference"
-            )
-        return record
-    usable, reasons = references(
-        store, person_id, ear, simulated=simulated, relative_device=relative_device
-    )
-    if usable:
-        return usable[0]
-    raise Refusal(
-        f"person {person_id} has no full exam or imported audiogram of the {ear} ear to compare "
-        f"with{' (' + '; '.join(reasons) + ')' if reasons else ''}; run `earshift exam` or "
-        "`earshift import` first"
-    )
-
-
-def references(
-    store: "Store",
-    person_id: int,
-    ear: str,
-    *,
-    simulated: bool = False,
-    relative_device: int | None = None,
-) -> tuple[list[ExamRecord], list[str]]:
-    """All that this ear can be compared with, as they were measured, and why not the others."""
-    usable, reasons = [], []
-    for record in store.exams(person_id, ear=ear):
-        visit = store.visit(record.visit_id)
-        reason = _why_no_reference(record, visit, simulated, relative_device)
-        if reason is None and _unreliable(store, record):
-            reason = "its answers were not reliable: it serves only when it is chosen"
-        if reason is None:
-            usable.append((measured_at(record, visit), record.id, record))
-        elif record.kind != "screen":
-            reasons.append(f"exam {record.id}: {reason}")
-    return [record for _, _, record in sorted(usable, key=lambda item: item[:2])], reasons
-
-
-def _unreliable(store: "Store", record: ExamRecord) -> bool:
-    """Whether silence was reported as heard too often in a full exam."""
-    results = store.results(record.id) if record.kind == "exam" else []
-    return bool(results) and results[-1].shown.get("reliability") == "poor"
-
-
-def measured_at(record: ExamRecord, visit: Visit) -> datetime:
-    """When the ear was measured; of an audiogram without a date, when it was imported."""
-    return visit.started_at if record.measured_at is None else record.measured_at
-
-
-def _why_no_reference(
-    record: ExamRecord, visit: Visit, simulated: bool, relative_device: int | None = None
-) -> str | None:
-    if visit.mode == "simulated" and not simulated:
-        return "its answers were simulated"
-    if relative_device is not None and not (record.relative and visit.device_id == relative_device):
-        return "levels without calibration compare only with the same device's"
-    if relative_device is None and record.relative:
-        return "its levels are relative to an uncalibrated device"
-    if record.kind == "audiogram":
-        return None
-    if record.kind != "exam":
-        return "a screen is no full exam"
-    return None if record.state == "done" else f"it is {record.state} and not a full exam"
-
-
-@dataclass(frozen=True)
-class Plan:
-    """An exam or screen of one ear that is fit to be begun; nothing is stored yet."""
-
-    ear: str
-    sitting: Exam | Screen
-    reference_exam_id: int | None = None
-    delivery: Delivery = dataclass_field(default_factory=Delivery)
-
-
-def plan_exam(
-    ear: str,
-    *,
-    delivery: Delivery | None = None,
-    limits: Limits | None = None,
-    seed: int | None = None,
-    max_tones: int = EXAM_TONES,
-) -> Plan:
-    """A full exam of one ear."""
-    delivery = delivery or Delivery()
-    exam = Exam.clinical(
-        domain=delivery.domain,
-        seed=_seed(seed),
-        max_tones=max_tones,
-        limits=limits or delivery.limits(_ear(ear)),
-    )
-    return Plan(_ear(ear), exam, delivery=delivery)
-
-
-def plan_screen(
-    store: "Store",
-    person_id: int,
-    ear: str,
-    *,
-    rule: str | Rule | None = None,
-    protocol: str | Protocol | None = None,
-    reference: int | None = None,
-    simulated: bool = False,
-    device_id: int | None = None,
-    delivery: Delivery | None = None,
-    limits: Limits | None = None,
-    seed: int | None = None,
-    max_tones: int | None = None,
-    today: date | None = None,
-) -> Plan:
-    """A screen of one ear against its stored reference; by default for the clinic's rule.
-
-    What is known of the other ear keeps the screen from tones that it might hear, and a device that
-    is not the reference's widens what may be the device's doing.
-    """
-    if rule is None and protocol is None:
-        rule = CLINIC_RULE
-    delivery = delivery or Delivery()
-    own_device = device_id if delivery.relative else None
-    record = reference_for(
-        store, person_id, _ear(ear), reference, simulated=simulated, relative_device=own_device
-    )
-    today = datetime.now().astimezone().date() if today is None else today
-    offset, comparison = compare_devices(store, record, device_id, delivery.relative, today)
-    if simulated:  # nobody's ears and nobody's device
-        offset, comparison = 0.0, ""
-    screen = Screen(
-        as_reference(store, record),
-        protocol,
-        rule=rule,
-        allow_unverified=isinstance(rule, Rule),  # whoever made it one has agreed
-        settings=None if rule is None else RuleSettings(device_offset_sd_db=offset),
-        other_ear=_other_ear(store, person_id, ear, simulated, own_device),
-        transducer="unknown" if device_id is None else store.device(device_id).transducer,
-        seed=_seed(seed),
-        max_tones=max_tones,
-        domain=delivery.domain,
-        limits=limits or delivery.limits(ear),
-    )
-    remarks = (comparison, *delivery.remarks) if comparison else delivery.remarks
-    return Plan(ear, screen, record.id, replace(delivery, remarks=remarks))
-
-
-def plan_continuation(store: "Store", screen: ExamRecord) -> Plan:
-    """The full exam of an ear that begins with every tone of its screen."""
-    sitting = rebuild(screen, store.trials(screen.id))
-    if not isinstance(sitting, Screen):
-        raise Refusal(f"exam {screen.id} is a full exam already")
-    delivery = replace(
-        Delivery.from_dict(screen.delivery), continues=screen.id, loud_confirmed=False
-    )
-    return Plan(
-        screen.ear,
-        _under(sitting.continue_exam(EXAM_TONES), delivery.limits(screen.ear)),
-        delivery=delivery,
-    )
-
-
-def plan_again(store: "Store", record: ExamRecord) -> Plan:
-    """The same exam of the same ear once more, with other chance: an immediate retest."""
-    sitting = rebuild(record, ())
-    delivery = replace(Delivery.from_dict(record.delivery), continues=None, loud_confirmed=False)
-    again = _under(sitting, delivery.limits(record.ear), seed=_seed(None))
-    return Plan(record.ear, again, record.reference_exam_id, delivery)
-
-
-def _under(sitting: Exam | Screen, limits: Limits, **design: Any) -> Exam | Screen:
-    """The same under other limits: louder tones are confirmed for one exam, not for the next."""
-    data = sitting.to_dict()
-    data["design"] |= {"limits": limits.to_dict(), **design}
-    return type(sitting).from_dict(data)
-
-
-def _other_ear(
-    store: "Store", person_id: int, ear: str, simulated: bool, relative_device: int | None
-) -> Audiogram | None:
-    """The newest thresholds of the other ear, if there are any."""
-    other = EARS[1 - EARS.index(ear)]
-    usable, _ = references(
-        store, person_id, other, simulated=simulated, relative_device=relative_device
-    )
-    return audiogram_of(as_reference(store, usable[-1])) if usable else None
-
-
-def open_exam(store: "Store", visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
-    """Store a planned exam or screen; it is ready for its first answer."""
-    return store.open_exam(
-        visit.id,
-        author=author,
-        ear=plan.ear,
-        kind=plan.sitting.kind,
-        design=plan.sitting.to_dict()["design"],
-        engine_version=__version__,
-        reference_exam_id=plan.reference_exam_id,
-        delivery=plan.delivery.to_dict(),
-    )
-
-
-def as_reference(store: "Store", record: ExamRecord) -> Exam | Audiogram:
-    """A stored full exam or audiogram as a screen takes it."""
-    if record.kind == "audiogram":
-        return Audiogram.from_dict(record.design)
-    sitting = rebuild(record, (*_carried(store, record), *store.trials(record.id)))
-    assert isinstance(sitting, Exam)
-    return sitting
-
-
-def _carried(store: "Store", record: ExamRecord) -> tuple[TrialRecord, ...]:
-    """Tones and practice of the screen that an exam goes on from; its silence stays behind."""
-    continues = record.delivery.get("continues")
-    if continues is None:
-        return ()
-    return tuple(trial for trial in store.trials(continues) if trial.kind != "catch")
-
-
-def _ear(ear: str) -> str:
-    if ear not in EARS:
-        raise Refusal(f"ear must be {' or '.join(EARS)}, got {ear!r}")
-    return ear
-
-
-def _seed(seed: int | None) -> int:
-    # Without a given seed every exam has its own, so that nobody learns where the silence comes.
-    return secrets.randbelow(2**31) if seed is None else seed
-
-
-# Driving ----------------------------------------------------------------------------------------
+_CATCH, _GAP = 11, 13
 
 
 @dataclass(frozen=True)
@@ -430,61 +57,6 @@ class Presentation:
         if self.level_db_hl is None:
             return f"{self.ear} ear: present nothing, wait"
         return f"{self.ear} ear: {self.frequency_hz:g} Hz at {self.level_db_hl:g} dB HL"
-
-
-def live_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
-    """Those that were not taken back."""
-    return [trial for trial in trials if trial.voided_at is None]
-
-
-def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0) -> Exam | Screen:
-    """The exam or screen that a stored design and its live trials make.
-
-    A tone counts at the level that was really played. Practice says nothing about the ear; without
-    calibration it says how loud the tones may be.
-    """
-    kinds: dict[str, type[Exam] | type[Screen]] = {"exam": Exam, "screen": Screen}
-    if record.kind not in kinds:
-        raise Refusal(f"exam {record.id} is an {record.kind}: it has no trials to go on with")
-    live = live_trials(trials)
-    design = record.design
-    if record.relative:
-        own = own_level(live)
-        if own is not None:  # before that nothing but practice is played
-            design = {**design, "limits": _above_own(design["limits"], own)}
-    return kinds[record.kind].from_dict(
-        {
-            "kind": record.kind,
-            "schema": SCHEMA,
-            "design": design,
-            "trials": [
-                {
-                    "frequency_hz": trial.frequency_hz,
-                    "level_db_hl": trial.played_db_hl,
-                    "heard": trial.heard,
-                }
-                for trial in live
-                if trial.kind == "tone"
-            ],
-            "catches": [trial.heard for trial in live if trial.kind == "catch"],
-            "presses": presses,
-        }
-    )
-
-
-def own_level(live: Sequence[TrialRecord]) -> float | None:
-    """The practice tone that was heard twice in a row last: the person's own level at 1 kHz."""
-    practice = [trial for trial in live if trial.kind == "practice"]
-    for first, second in reversed(list(pairwise(practice))):  # the newest counts
-        if first.heard and second.heard and first.played_db_hl == second.played_db_hl:
-            return first.played_db_hl
-    return None
-
-
-def _above_own(limits: dict[str, Any], own: float) -> dict[str, Any]:
-    """Limits in relative levels: counted from the person's own level of today."""
-    cap = min(limits["cap_db_hl"], own + MOST_ABOVE_OWN_DB)
-    return {**limits, "cap_db_hl": cap, "start_db_hl": min(own + START_ABOVE_OWN_DB, cap)}
 
 
 def catch_due(seed: int, answered: int) -> bool:
@@ -512,9 +84,7 @@ class Session:
     With `practice`, tones to learn the task with come first; they are stored and count for nothing.
     """
 
-    def __init__(
-        self, store: "Store", exam_id: int, *, author: str, practice: bool = False
-    ) -> None:
+    def __init__(self, store: Store, exam_id: int, *, author: str, practice: bool = False) -> None:
         self.store, self.author = store, author
         self._practice = practice
         self._load(exam_id)
@@ -524,7 +94,7 @@ class Session:
         self.delivery = Delivery.from_dict(self.record.delivery)
         self.trials: tuple[TrialRecord, ...] = self.store.trials(exam_id)
         self.presses = len(self.store.presses(exam_id))
-        self._carried = _carried(self.store, self.record)
+        self._carried = carried_trials(self.store, self.record)
         self.sitting = self._fold()
         self._opened_at = self.store.opened_at(exam_id)
 
@@ -876,7 +446,7 @@ class Session:
         if limits is None:
             return self.sitting.thresholds(list(frequencies))
         reach = {f: r for f, r in zip(frequencies, limits.reach(domain), strict=True) if r}
-        return [_within(t, *reach[t.frequency_hz]) for t in self.sitting.thresholds(list(reach))]
+        return [within(t, *reach[t.frequency_hz]) for t in self.sitting.thresholds(list(reach))]
 
     def shown(self, ended: bool = False) -> dict[str, Any]:
         """What the exam says now, or when it has `ended`: see `earshift.records.ResultRecord`."""
@@ -922,47 +492,3 @@ class Session:
             unit = "Levels are relative to this device: they are no hearing levels."
         parts = (words, self.caution, *self.delivery.remarks, unit)
         return " ".join(part for part in parts if part)
-
-
-def _within(threshold: Threshold, softest: float, loudest: float) -> Threshold:
-    """The threshold with all that lies beyond these levels cut to them and said."""
-    level, censored = threshold.level_db_hl, threshold.censored
-    if level > loudest or (censored == "above" and level >= loudest):
-        censored = "above"
-    elif level < softest or (censored == "below" and level <= softest):
-        censored = "below"
-    cut = [
-        min(max(value, softest), loudest)
-        for value in (level, threshold.low_db_hl, threshold.high_db_hl)
-    ]
-    return replace(
-        threshold, level_db_hl=cut[0], low_db_hl=cut[1], high_db_hl=cut[2], censored=censored
-    )
-
-
-def reference_thresholds(screen: Screen) -> list[Threshold]:
-    """The reference's thresholds with their band; an audiogram's are as they were written down."""
-    axis = screen.domain.smooth[0]
-    frequencies = axis.values
-    kept = screen.to_dict()["design"]["reference"]
-    if kept["kind"] == "audiogram":
-        return _as_written(Audiogram.from_dict(kept["data"]), frequencies)
-    mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
-    draws = field.positive_slope_samples(
-        mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
-    )
-    return thresholds_from_samples(
-        [(f,) for f in frequencies], -draws[:, 1:] / draws[:, :1], screen.domain
-    )
-
-
-def _as_written(audiogram: Audiogram, frequencies: Sequence[float]) -> list[Threshold]:
-    """The numbers of an audiogram at these frequencies, with the interval of its own SD."""
-    reach = NORMAL_95 * audiogram.sd_db
-    known = {f: (level, None) for f, level in audiogram.thresholds_db_hl.items()}
-    silent = {f: (level, "above") for f, level in audiogram.no_response_db_hl.items()}
-    return [
-        Threshold(f, level, level - reach, level + reach, censored)
-        for f, (level, censored) in sorted((known | silent).items())
-        if f in frequencies
-    ]

@@ -1,0 +1,173 @@
+"""An exam or screen made ready for a stored person: nothing is stored before it is opened."""
+
+import secrets
+from dataclasses import dataclass, replace
+from dataclasses import field as dataclass_field
+from datetime import date, datetime
+from typing import Any
+
+from earshift import __version__
+from earshift.clinic.devices import compare_devices
+from earshift.clinic.rebuild import rebuild
+from earshift.clinic.references import as_reference, reference_for, references
+from earshift.devices.delivery import Delivery
+from earshift.engine.change import Protocol
+from earshift.engine.exam import (
+    Exam,
+    Screen,
+    audiogram_of,
+)
+from earshift.engine.refusal import Refusal
+from earshift.engine.rules import Rule
+from earshift.engine.shift import RuleSettings
+from earshift.engine.stimulus import Audiogram, Limits
+from earshift.engine.values import EARS
+from earshift.records import ExamRecord, Visit
+from earshift.store import Store
+
+EXAM_TONES = 50
+CLINIC_RULE = "osha-sts"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An exam or screen of one ear that is fit to be begun; nothing is stored yet."""
+
+    ear: str
+    sitting: Exam | Screen
+    reference_exam_id: int | None = None
+    delivery: Delivery = dataclass_field(default_factory=Delivery)
+
+
+def plan_exam(
+    ear: str,
+    *,
+    delivery: Delivery | None = None,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    max_tones: int = EXAM_TONES,
+) -> Plan:
+    """A full exam of one ear."""
+    delivery = delivery or Delivery()
+    exam = Exam.clinical(
+        domain=delivery.domain,
+        seed=_seed(seed),
+        max_tones=max_tones,
+        limits=limits or delivery.limits(_ear(ear)),
+    )
+    return Plan(_ear(ear), exam, delivery=delivery)
+
+
+def plan_screen(
+    store: Store,
+    person_id: int,
+    ear: str,
+    *,
+    rule: str | Rule | None = None,
+    protocol: str | Protocol | None = None,
+    reference: int | None = None,
+    simulated: bool = False,
+    device_id: int | None = None,
+    delivery: Delivery | None = None,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    max_tones: int | None = None,
+    today: date | None = None,
+) -> Plan:
+    """A screen of one ear against its stored reference; by default for the clinic's rule.
+
+    What is known of the other ear keeps the screen from tones that it might hear, and a device that
+    is not the reference's widens what may be the device's doing.
+    """
+    if rule is None and protocol is None:
+        rule = CLINIC_RULE
+    delivery = delivery or Delivery()
+    own_device = device_id if delivery.relative else None
+    record = reference_for(
+        store, person_id, _ear(ear), reference, simulated=simulated, relative_device=own_device
+    )
+    today = datetime.now().astimezone().date() if today is None else today
+    offset, comparison = compare_devices(store, record, device_id, delivery.relative, today)
+    if simulated:  # nobody's ears and nobody's device
+        offset, comparison = 0.0, ""
+    screen = Screen(
+        as_reference(store, record),
+        protocol,
+        rule=rule,
+        allow_unverified=isinstance(rule, Rule),  # whoever made it one has agreed
+        settings=None if rule is None else RuleSettings(device_offset_sd_db=offset),
+        other_ear=_other_ear(store, person_id, ear, simulated, own_device),
+        transducer="unknown" if device_id is None else store.device(device_id).transducer,
+        seed=_seed(seed),
+        max_tones=max_tones,
+        domain=delivery.domain,
+        limits=limits or delivery.limits(ear),
+    )
+    remarks = (comparison, *delivery.remarks) if comparison else delivery.remarks
+    return Plan(ear, screen, record.id, replace(delivery, remarks=remarks))
+
+
+def plan_continuation(store: Store, screen: ExamRecord) -> Plan:
+    """The full exam of an ear that begins with every tone of its screen."""
+    sitting = rebuild(screen, store.trials(screen.id))
+    if not isinstance(sitting, Screen):
+        raise Refusal(f"exam {screen.id} is a full exam already")
+    delivery = replace(
+        Delivery.from_dict(screen.delivery), continues=screen.id, loud_confirmed=False
+    )
+    return Plan(
+        screen.ear,
+        _under(sitting.continue_exam(EXAM_TONES), delivery.limits(screen.ear)),
+        delivery=delivery,
+    )
+
+
+def plan_again(store: Store, record: ExamRecord) -> Plan:
+    """The same exam of the same ear once more, with other chance: an immediate retest."""
+    sitting = rebuild(record, ())
+    delivery = replace(Delivery.from_dict(record.delivery), continues=None, loud_confirmed=False)
+    again = _under(sitting, delivery.limits(record.ear), seed=_seed(None))
+    return Plan(record.ear, again, record.reference_exam_id, delivery)
+
+
+def _under(sitting: Exam | Screen, limits: Limits, **design: Any) -> Exam | Screen:
+    """The same under other limits: louder tones are confirmed for one exam, not for the next."""
+    data = sitting.to_dict()
+    data["design"] |= {"limits": limits.to_dict(), **design}
+    return type(sitting).from_dict(data)
+
+
+def _other_ear(
+    store: Store, person_id: int, ear: str, simulated: bool, relative_device: int | None
+) -> Audiogram | None:
+    """The newest thresholds of the other ear, if there are any."""
+    other = EARS[1 - EARS.index(ear)]
+    usable, _ = references(
+        store, person_id, other, simulated=simulated, relative_device=relative_device
+    )
+    return audiogram_of(as_reference(store, usable[-1])) if usable else None
+
+
+def open_exam(store: Store, visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
+    """Store a planned exam or screen; it is ready for its first answer."""
+    return store.open_exam(
+        visit.id,
+        author=author,
+        ear=plan.ear,
+        kind=plan.sitting.kind,
+        design=plan.sitting.to_dict()["design"],
+        engine_version=__version__,
+        reference_exam_id=plan.reference_exam_id,
+        delivery=plan.delivery.to_dict(),
+    )
+
+
+def _ear(ear: str) -> str:
+    if ear not in EARS:
+        raise Refusal(f"ear must be {' or '.join(EARS)}, got {ear!r}")
+    return ear
+
+
+def _seed(seed: int | None) -> int:
+    # Without a given seed every exam has its own, so that nobody learns where the silence comes.
+    return secrets.randbelow(2**31) if seed is None else seed

@@ -1,0 +1,81 @@
+"""An exam or screen from what is stored of it: design and live trials."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from earshift.engine.exam import (
+    SCHEMA,
+    Exam,
+    Screen,
+)
+from earshift.engine.refusal import Refusal
+from earshift.records import ExamRecord, TrialRecord
+from earshift.store import Store
+
+# Without calibration the person's own softest 1 kHz tone is all there is to go by: practice climbs
+# to it from nothing, and what follows stays within so many dB above it.
+START_ABOVE_OWN_DB, MOST_ABOVE_OWN_DB = 30.0, 60.0
+
+
+def live_trials(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    """Those that were not taken back."""
+    return [trial for trial in trials if trial.voided_at is None]
+
+
+def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0) -> Exam | Screen:
+    """The exam or screen that a stored design and its live trials make.
+
+    A tone counts at the level that was really played. Practice says nothing about the ear; without
+    calibration it says how loud the tones may be.
+    """
+    kinds: dict[str, type[Exam] | type[Screen]] = {"exam": Exam, "screen": Screen}
+    if record.kind not in kinds:
+        raise Refusal(f"exam {record.id} is an {record.kind}: it has no trials to go on with")
+    live = live_trials(trials)
+    design = record.design
+    if record.relative:
+        own = own_level(live)
+        if own is not None:  # before that nothing but practice is played
+            design = {**design, "limits": _above_own(design["limits"], own)}
+    return kinds[record.kind].from_dict(
+        {
+            "kind": record.kind,
+            "schema": SCHEMA,
+            "design": design,
+            "trials": [
+                {
+                    "frequency_hz": trial.frequency_hz,
+                    "level_db_hl": trial.played_db_hl,
+                    "heard": trial.heard,
+                }
+                for trial in live
+                if trial.kind == "tone"
+            ],
+            "catches": [trial.heard for trial in live if trial.kind == "catch"],
+            "presses": presses,
+        }
+    )
+
+
+def own_level(live: Sequence[TrialRecord]) -> float | None:
+    """The practice tone that was heard twice in a row last: the person's own level at 1 kHz."""
+    practice = [trial for trial in live if trial.kind == "practice"]
+    for first, second in reversed(list(pairwise(practice))):  # the newest counts
+        if first.heard and second.heard and first.played_db_hl == second.played_db_hl:
+            return first.played_db_hl
+    return None
+
+
+def _above_own(limits: dict[str, Any], own: float) -> dict[str, Any]:
+    """Limits in relative levels: counted from the person's own level of today."""
+    cap = min(limits["cap_db_hl"], own + MOST_ABOVE_OWN_DB)
+    return {**limits, "cap_db_hl": cap, "start_db_hl": min(own + START_ABOVE_OWN_DB, cap)}
+
+
+def carried_trials(store: Store, record: ExamRecord) -> tuple[TrialRecord, ...]:
+    """Tones and practice of the screen that an exam goes on from; its silence stays behind."""
+    continues = record.delivery.get("continues")
+    if continues is None:
+        return ()
+    return tuple(trial for trial in store.trials(continues) if trial.kind != "catch")
