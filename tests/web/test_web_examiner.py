@@ -184,7 +184,7 @@ def test_a_working_day_by_keyboard_alone(page: Page, address: str) -> None:
     expect(page.locator("#exams")).to_contain_text("audiogram")
 
     page.goto(f"{person}/test")
-    expect(page.locator("#references")).to_contain_text("Left ear: no reference that can be used")
+    expect(page.locator("#references")).to_contain_text("Left ear: no usable reference yet")
     keyboard.press("[name=ears][value=left]", "Space")
     keyboard.press("#practice", "Space")
     expect(page.locator("#practice")).not_to_be_checked()

@@ -33,7 +33,10 @@ function show(device) {
     [t("device.laboratory"), calibration.laboratory],
     [t("device.coupler"), calibration.coupler],
     [t("device.kind"), calibration.kind ? word("calibration_kind", calibration.kind) : null],
-    [t("device.check"), check.on ? t("devices.until", { state: checked, day: check.on }) : checked],
+    [
+      t("device.check"),
+      check.on ? t("devices.checked_on", { state: checked, day: check.on }) : checked,
+    ],
     ...fingerprintFacts(device),
   ]);
   // An audiometer sets its own levels: there is nothing to convert, so no table.
