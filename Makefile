@@ -70,7 +70,8 @@ front-checked: $(FRONT)
 	cp frontend/eslint.config.js build/front/
 	$(BIN)/python frontend/openapi.py build/front/openapi.json
 	build/front/node_modules/.bin/openapi-typescript build/front/openapi.json \
-		--default-non-nullable=false --output build/front/api.d.ts > /dev/null 2>&1
+		--default-non-nullable=false --output build/front/api.d.ts > build/front/types.log 2>&1 \
+		|| { cat build/front/types.log; exit 1; }
 	build/front/node_modules/.bin/tsc --project frontend
 	build/front/node_modules/.bin/eslint --config build/front/eslint.config.js --max-warnings 0 \
 		src/earshift/web/static
