@@ -273,6 +273,56 @@ def test_refusals_are_said_beside_the_button(
     expect(page.locator("#warnings")).to_contain_text("to compare with")
 
 
+def test_references_are_offered_as_the_server_says(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    """The baseline is chosen at first, a choice is kept, and what cannot be chosen says why."""
+    person = clinic.person("Often tested", "O-1")
+    for on, source in (("2020-01-02", "first day"), ("2024-03-04", "works doctor")):
+        clinic.post(
+            f"/api/people/{person}/audiograms",
+            {"ear": "right", "measured_on": on, "thresholds": REFERENCE, "source": source},
+        )
+    tablet = clinic.post("/api/devices", {**BROWSER, "name": "Tablet for references"})["id"]
+    sign_in(page, address, "bob")
+    settled(page, f"{address}/people/{person}/test")
+    right = page.get_by_label("Right ear: compare with")
+    expect(right.locator("option:checked")).to_have_text(
+        "audiogram, 2020-01-02 (first day) – baseline"
+    )
+    expect(right.locator("option")).to_have_count(2)
+    right.select_option(label="audiogram, 2024-03-04 (works doctor)")
+    page.get_by_label("Left ear", exact=True).uncheck()
+    expect(right.locator("option:checked")).to_have_text("audiogram, 2024-03-04 (works doctor)")
+    page.get_by_label("Device").select_option(tablet)
+    expect(right).to_have_count(0)
+    told = page.locator("#references")
+    expect(told).to_contain_text("Right ear: no usable reference yet")
+    choices = clinic.get(f"/api/people/{person}")["references"]
+    (of_tablet,) = [one for one in choices if one["device"] == tablet]
+    for choice in of_tablet["ears"]["right"]:
+        expect(told).to_contain_text(choice["reason"])
+
+
+def test_cautions_follow_the_checklist(page: Page, address: str, past: dict[str, str]) -> None:
+    sign_in(page, address, "bob")
+    settled(page, f"{address}{past['new person']}/test")
+    warnings = page.locator("#warnings")
+    page.get_by_label("Hours since noise at work").fill("13")
+    page.get_by_label("Otoscopy, left ear").select_option("wax")
+    page.get_by_label("Hearing aids removed").select_option("no")
+    for caution in ("Less than 14 hours", "Left ear: otoscopy was not normal", "must be removed"):
+        expect(warnings).to_contain_text(caution)
+    page.get_by_label("Hours since noise at work").fill("14")
+    page.get_by_label("Otoscopy, left ear").select_option("normal")
+    expect(warnings).not_to_contain_text("14 hours")
+    expect(warnings).not_to_contain_text("otoscopy")
+    expect(
+        page.get_by_label("The listener, on")
+    ).to_be_disabled()  # an audiometer plays nothing here
+    expect(page.get_by_label("Self-test")).to_be_disabled()
+
+
 def test_the_listeners_link_is_made_shown_once_and_ended(
     page: Page, address: str, clinic: Clinic
 ) -> None:
