@@ -283,7 +283,7 @@ def test_history_and_baseline_at_the_command_line(run: Run, store: Store, person
     words = ("--ear", "right", "--exam", "3", "--reason", "persistent, Dr K", "--author", "dr")
     done = run("person", "baseline", "A1", *words)
     assert done.exit_code == 0, done.output
-    assert "compared with exam 3 from now on" in done.output
+    assert "From now on the right ear is compared with exam 3" in done.output
     chosen = store.baseline(person.id, "right")
     assert chosen is not None
     assert (chosen.exam_id, chosen.author, chosen.reason) == (3, "dr", "persistent, Dr K")

@@ -391,7 +391,7 @@ def test_the_reference_is_the_oldest_full_one_of_the_same_ear(
     assert store.exam(early.record.id).state == "abandoned"
     usable, reasons = references(store, person.id, "right")
     assert [record.id for record in usable] == [old, newer]
-    assert "abandoned" in reasons[0][1][1]
+    assert "abandoned" in reasons[0][1]
     assert reference_for(store, person.id, "left").id == left
     # What was measured first counts, not what was typed in first.
     first = imported(store, "right", measured_at=datetime(2020, 1, 1, tzinfo=UTC), source="archive")
@@ -423,7 +423,7 @@ def test_a_baseline_that_cannot_be_used_here_is_not_passed_over(
 ) -> None:
     old = imported(store, "right")
     store.set_baseline(person.id, "right", old, author="mh", reason="first")
-    with pytest.raises(ValueError, match=rf"baseline of the right ear, exam {old}.*--reference"):
+    with pytest.raises(ValueError, match=rf"baseline of the right ear, exam {old}"):
         reference_for(store, person.id, "right", relative_device=1)
 
 

@@ -678,7 +678,7 @@ def test_what_is_refused_says_by_its_class_whose_turn_it_is(store: Store, tmp_pa
     broken = refused(lambda: Store.open(text))
     assert [one.code for one in (missing, taken, wrong, broken)] == [
         "not-found",
-        "conflict",
+        "code-taken",
         "invalid",
         "trouble",
     ]

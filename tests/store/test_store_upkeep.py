@@ -226,7 +226,7 @@ def test_a_foreign_database_is_refused_and_left_alone(database: str) -> None:
     with raw(database) as connection:
         connection.execute("CREATE TABLE patients (id int)")
     before = None if "://" in database else Path(database).read_bytes()
-    with pytest.raises(StoreError, match=r"another program's tables \(patients\)"):
+    with pytest.raises(StoreError, match=r"another program's tables.*patients"):
         Store.open(database)
     with pytest.raises(StoreError, match="another program's tables"):
         Store.upgrade(database)
@@ -280,7 +280,7 @@ def test_a_truncated_file_is_refused_or_found_out_by_check(tmp_path: Path, kept:
 def test_a_newer_schema_is_refused_and_an_older_one_asks_for_an_upgrade(database: str) -> None:
     with Store.open(database) as store:
         person = a_person(store)
-    for version, said in (("0999", "written by a newer earshift"), ("0000", "db upgrade")):
+    for version, said in (("0999", "written by a newer earshift"), ("0000", "the older schema")):
         with raw(database) as connection:
             connection.execute(f"UPDATE {tables.VERSION_TABLE} SET version_num = '{version}'")
         with pytest.raises(StoreError, match=said):
@@ -665,7 +665,7 @@ def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
         results = store.results(screen.id)
     assert Store.upgrade(database) is None
     pretend_newer(monkeypatch)
-    with pytest.raises(StoreError, match="run `earshift db upgrade`"):
+    with pytest.raises(StoreError, match="has the older schema"):
         Store.open(database)
     copy = Store.upgrade(database)
     with Store.open(database) as store:

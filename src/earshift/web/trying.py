@@ -29,10 +29,10 @@ def choices() -> dict[str, list[str]]:
 
 def after(*, seed: int, hearing: str, change: str, rule: str, tones: int) -> m.Live:
     """The live view of a simulated ear's screen after so many tones; same seed, same answers."""
-    if change not in CHANGES:
-        raise Refusal(f"unknown change; known: {', '.join(CHANGES)}")
-    if rule not in choices()["rules"]:
-        raise Refusal("unknown rule")
+    known = choices()
+    for what, chosen in (("hearing", hearing), ("change", change), ("rules", rule)):
+        if chosen not in known[what]:
+            raise Refusal(f"{what}: choose one of {', '.join(known[what])}", got=chosen)
     screen = _screen(seed, hearing, change, rule, tones)
     trials = [
         TrialView(
