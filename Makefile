@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast coverage soak fhir-check check lint types bench bench-peers bench-store bench-serve results picture screenshots constraints clean help
+.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types bench bench-peers bench-store bench-serve results picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -52,10 +52,34 @@ fhir-check: ## install the checker of FHIR value sets, where there is Node.js
 	elif [ -n "$$CI" ]; then echo "npm is missing (Debian: nodejs, npm)"; exit 1; \
 	else echo "left out: FHIR value sets (no npm)"; fi
 
+# Types and lint of the pages' scripts, by tools that run on Node.js. The types of the API come from
+# its own description. Nothing is fetched once the packages are there.
+FRONT := build/front/node_modules/.installed
+$(FRONT): frontend/package.json
+	mkdir -p build/front && cp $< build/front/
+	npm install --prefix build/front --no-package-lock --ignore-scripts --no-audit --no-fund --silent
+	@touch $@
+
+front-check: $(STAMP) ## types and lint of the web pages' scripts, where there is Node.js
+	@if command -v npm > /dev/null; then $(MAKE) --no-print-directory front-checked; \
+	elif [ -n "$$CI" ]; then echo "npm is missing (Debian: nodejs, npm)"; exit 1; \
+	else echo "left out: types and lint of the web pages' scripts (no npm)"; fi
+
+.PHONY: front-checked
+front-checked: $(FRONT)
+	cp frontend/eslint.config.js build/front/
+	$(BIN)/python frontend/openapi.py build/front/openapi.json
+	build/front/node_modules/.bin/openapi-typescript build/front/openapi.json \
+		--default-non-nullable=false --output build/front/api.d.ts > build/front/types.log 2>&1 \
+		|| { cat build/front/types.log; exit 1; }
+	build/front/node_modules/.bin/tsc --project frontend
+	build/front/node_modules/.bin/eslint --config build/front/eslint.config.js --max-warnings 0 \
+		src/earshift/web/static
+
 soak: $(STAMP) ## 200 kills of a real examiner on every database (make test: 20)
 	EARSHIFT_KILLS=200 $(BIN)/python -m pytest -s tests/store/test_kills.py
 
-check: lint types ## lint and types only
+check: lint types front-check ## lint and types only
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -25,7 +25,8 @@ import numpy as np
 
 import earshift as es
 from earshift.engine import ep, kernels
-from earshift.engine.exam import answers_of
+from earshift.engine.answers import answers_of
+from earshift.simulate.run import run
 
 HERE = Path(__file__).resolve().parent
 # Linux's own record: getrusage of a new process still remembers the parent it was forked from.
@@ -37,22 +38,17 @@ RULE_TONES = 30
 
 def first_exam(tones: int) -> es.Exam:
     """A simulated first exam of so many tones."""
-    exam = es.Exam(seed=1, max_tones=tones)
-    listener = es.Listener.of_class("mild", seed=5)
-    while not exam.done:
-        tone = exam.ask()
-        exam.tell(tone, listener(tone))
-    return exam
+    return run(es.Exam(seed=1, max_tones=tones), es.Listener.of_class("mild", seed=5))
 
 
 def step_seconds(rebuild: Callable[[], es.Exam | es.Screen], last: es.Trial, repeats: int) -> float:
     """Median seconds of telling the last trial and asking the next tone, nothing cached."""
     times = []
     for _ in range(repeats + 1):
-        sitting = rebuild()
+        procedure = rebuild()
         start = time.perf_counter()
-        sitting.tell(last.tone, last.heard)
-        sitting.ask()
+        procedure.tell(last.tone, last.heard)
+        procedure.ask()
         times.append(time.perf_counter() - start)
     return median(times[1:])
 
@@ -64,32 +60,22 @@ def exam_step(exam: es.Exam, repeats: int = 21) -> float:
 
 
 def screen_step(screen: es.Screen, tones: int, repeats: int = 21) -> float:
-    listener = es.Listener.of_class("mild", seed=7)
-    while len(screen.trials) < tones:
-        tone = screen.ask()
-        screen.tell(tone, listener(tone))
+    run(screen, es.Listener.of_class("mild", seed=7), tones - len(screen.trials))
     data = screen.to_dict()
     last = es.Trial.from_dict(data["trials"].pop())
     return step_seconds(lambda: es.Screen.from_dict(data), last, repeats)
 
 
-def both_ears(sitting: Any, tones: int) -> Any:
-    """A sitting of both ears, so many tones far."""
+def both_ears(procedure: Any, tones: int) -> Any:
+    """A procedure of both ears, so many tones far."""
     ears = {ear: es.Listener.of_class("mild", seed=k) for k, ear in enumerate(("right", "left"))}
-    while len(sitting.trials) < tones:
-        tone = sitting.ask()
-        sitting.tell(tone, ears[tone.ear](tone))
-    return sitting
+    return run(procedure, ears, tones)
 
 
 def both_ears_rows(fifty: es.Exam, rules: dict[str, float]) -> list[str]:
-    """Both ears beside one, at the same number of tones in the sitting."""
+    """Both ears beside one, at the same number of tones."""
     clinical = both_ears(es.Exam.clinical(ears="both", seed=1), 50)
-    one = es.Exam.clinical(seed=1)
-    listener = es.Listener.of_class("mild", seed=5)
-    while not one.done:
-        tone = one.ask()
-        one.tell(tone, listener(tone))
+    one = run(es.Exam.clinical(seed=1), es.Listener.of_class("mild", seed=5))
     rows = [("an exam of both ears at 50 tones", exam_step(clinical), exam_step(one))]
     for rule, seconds in rules.items():
         screen = es.Screen(
@@ -142,11 +128,10 @@ def screen_memory_mb() -> float:
     """Peak memory of a process that runs a first exam and a whole screen."""
     code = (
         "import earshift as es\n"
-        "first = es.Exam(seed=1); ear = es.Listener.of_class('mild', seed=5)\n"
-        "while not first.done:\n    t = first.ask(); first.tell(t, ear(t))\n"
-        "screen = es.Screen(first)\n"
-        "while len(screen.trials) < 30:\n    t = screen.ask(); screen.tell(t, ear(t))\n"
-        "screen.verdict()\n"
+        "from earshift.simulate.run import run\n"
+        "ear = es.Listener.of_class('mild', seed=5)\n"
+        "first = run(es.Exam(seed=1), ear)\n"
+        "run(es.Screen(first), ear, 30).verdict()\n"
         f"print({PEAK_KB})\n"
     )
     out = subprocess.run(

@@ -12,9 +12,10 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-from browser import launch
-from house import House, open_house
 from playwright.sync_api import Browser, ViewportSize, sync_playwright
+
+from support.browser import launch
+from support.house import House, open_house
 
 SIZES: dict[str, ViewportSize] = {
     "desktop": {"width": 1280, "height": 860},

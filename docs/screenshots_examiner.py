@@ -15,13 +15,13 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
-from browser import launch, served
-from clinic_day import BROWSER, EXTERNAL, REFERENCE, Clinic, ear
 from PIL import Image
 from playwright.sync_api import Page, expect, sync_playwright
 
 from earshift.web import Settings, create_app
-from web import PASSWORD, with_users
+from support.browser import launch, served
+from support.clinic_day import BROWSER, EXTERNAL, REFERENCE, Clinic, ear
+from support.web import PASSWORD, with_users
 
 SIZES = {"desktop": {"width": 1280, "height": 860}, "phone": {"width": 390, "height": 844}}
 WORSE_EVERY_YEAR = (0, 3, 5, 9, 14)  # dB, of somebody whose hearing has been followed for years

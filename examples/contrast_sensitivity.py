@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from scipy.special import ndtr
 
 import earshift as es
+from earshift.simulate.run import run
 
 SPREAD_DB = 3.0
 
@@ -55,30 +56,22 @@ class Observer:
 
 def measure(observer: Observer, gratings: int = 60) -> es.Exam:
     """The first exam."""
-    exam = es.Exam(domain=DOMAIN, seed=1, max_tones=gratings)
-    while not exam.done:
-        grating = exam.ask()
-        exam.tell(grating, observer(grating))
-    return exam
+    return run(es.Exam(domain=DOMAIN, seed=1, max_tones=gratings), observer)
 
 
 def screen(reference: es.Exam, observer: Observer) -> es.Screen:
     """Has this eye changed since?"""
-    sitting = es.Screen(reference, seed=1)
-    while not sitting.done:
-        grating = sitting.ask()
-        sitting.tell(grating, observer(grating))
-    return sitting
+    return run(es.Screen(reference, seed=1), observer)
 
 
 def picture(first: es.Exam, screens: dict[str, tuple[es.Screen, Observer]], path: Path) -> None:
     """Sensitivity (minus the threshold) at the first exam and now, with the truth dotted."""
     figure = Figure(figsize=(9.0, 4.2), layout="constrained")
     panels = figure.subplots(1, len(screens), sharey=True)
-    for axes, (name, (sitting, observer)) in zip(panels, screens.items(), strict=True):
+    for axes, (name, (screened, observer)) in zip(panels, screens.items(), strict=True):
         for points, style, label in (
             (first.thresholds(), "s--", "first exam (95 % band)"),
-            (sitting.thresholds(), "o-", "now (95 % band)"),
+            (screened.thresholds(), "o-", "now (95 % band)"),
         ):
             at = [dict(point.place)["cycles_per_degree"] for point in points]
             (line,) = axes.plot(at, [-p.level for p in points], style, label=label, markersize=4)
@@ -88,7 +81,7 @@ def picture(first: es.Exam, screens: dict[str, tuple[es.Screen, Observer]], path
             )  # fmt: skip
         truth = [-observer.threshold_db(f) for f in DOMAIN.smooth[0].values]
         axes.plot(DOMAIN.smooth[0].values, truth, ":", color="black", label="truth now")
-        verdict = sitting.verdict()
+        verdict = screened.verdict()
         axes.set_title(f"{name}: {verdict.decision}, {verdict.tones} gratings", fontsize=10)
         axes.set_xscale("log", base=2)
         axes.set_xticks([0.5, 1, 2, 4, 8, 16], ["0.5", "1", "2", "4", "8", "16"])
@@ -105,7 +98,7 @@ def main(path: Path) -> dict[str, es.Verdict]:
         observer = Observer(seed=2, loss_db=loss_db)
         screens[name] = (screen(first, observer), observer)
     picture(first, screens, path)
-    return {name: sitting.verdict() for name, (sitting, _) in screens.items()}
+    return {name: screened.verdict() for name, (screened, _) in screens.items()}
 
 
 if __name__ == "__main__":

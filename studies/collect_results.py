@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from earshift.studies.markdown import Target, target_table
+
 PARTS = {
     "rules": "Screening by rule: is the threshold-shift rule met?",
     "notch": "The noise notch, in a person without an earlier exam",
@@ -25,37 +27,35 @@ PARTS = {
 
 
 def targets(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, Any]) -> list[str]:
-    """What was asked for, and what was reached."""
-    rows = ["| asked for | reached | |", "|---|---|---|"]
-
-    def row(text: str, value: str, good: bool) -> None:
-        rows.append(f"| {text} | {value} | {'yes' if good else '**no**'} |")
-
+    """What was asked for, and what was reached; then two rows for comparison."""
     everything = best["groups"]["all"]
-    mean = everything["mean_of_cells"]
-    row("mean tones over 48 cells at most 5.18 (the paper's)", f"{mean:.2f}", mean <= 5.18)
-    row("aim: 4.0", f"{mean:.2f}", mean <= 4.0)
-    row("wrong at most 1 %", f"{100 * everything['wrong']:.1f} %", everything["wrong"] <= 0.01)
-    undecided = everything["undecided"]
-    row("undecided at most 5 %", f"{100 * undecided:.1f} %", undecided <= 0.05)
-    for where, strategies in best["against_baselines"].items():
-        for strategy, (gap, low, high) in strategies.items():
-            row(
-                f"BADS ahead of {strategy}, {where}: interval below zero",
-                f"{gap:+.1f} [{low:+.1f}, {high:+.1f}]",
-                high < 0,
-            )
-    real = ears["variants"]["best"]
-    rows.append(
-        f"| real ears, held back: `best` | {real['weighted_mean']:.2f} tones, "
-        f"{100 * real['wrong']:.1f} % wrong, {100 * real['undecided']:.1f} % undecided | |"
-    )
-    rest = paper["groups"]["all"]
-    rows.append(
-        f"| `paper` on the paper's experiment | {rest['mean_of_cells']:.2f} tones, "
-        f"{100 * rest['wrong']:.1f} % wrong, {100 * rest['undecided']:.1f} % undecided | |"
-    )
-    return rows
+    mean, wrong, undecided = (everything[k] for k in ("mean_of_cells", "wrong", "undecided"))
+    asked = [
+        Target("mean tones over 48 cells at most 5.18 (the paper's)", f"{mean:.2f}", mean <= 5.18),
+        Target("aim: 4.0", f"{mean:.2f}", mean <= 4.0),
+        Target("wrong at most 1 %", f"{100 * wrong:.1f} %", wrong <= 0.01),
+        Target("undecided at most 5 %", f"{100 * undecided:.1f} %", undecided <= 0.05),
+    ]
+    asked += [
+        Target(
+            f"BADS ahead of {strategy}, {where}: interval below zero",
+            f"{gap:+.1f} [{low:+.1f}, {high:+.1f}]",
+            high < 0,
+        )
+        for where, strategies in best["against_baselines"].items()
+        for strategy, (gap, low, high) in strategies.items()
+    ]
+    real, closest = ears["variants"]["best"], paper["groups"]["all"]
+    for what, numbers, tones in (
+        ("real ears, held back: `best`", real, real["weighted_mean"]),
+        ("`paper` on the paper's experiment", closest, closest["mean_of_cells"]),
+    ):
+        reached = (
+            f"{tones:.2f} tones, {100 * numbers['wrong']:.1f} % wrong, "
+            f"{100 * numbers['undecided']:.1f} % undecided"
+        )
+        asked.append(Target(what, reached, None))
+    return target_table(asked)
 
 
 def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, Any]) -> str:
@@ -100,10 +100,8 @@ def rules_table(rules: dict[str, Any]) -> str:
     for rule, numbers in rules["rules"].items():
         for group, name in words.items():
             calls = numbers["groups"][group]
-            shares = [
-                calls[key]["hits"] / calls[key]["n"] for key in ("right", "wrong", "undecided")
-            ]
-            cells = " | ".join(f"{100 * share:.1f} %" for share in shares)
+            outcomes = [calls[key] for key in ("right", "wrong", "undecided")]
+            cells = " | ".join(f"{100 * each['hits'] / each['n']:.1f} %" for each in outcomes)
             lines.append(f"| {rule}: {name} | {cells} | {calls['tones_mean']:.1f} |")
     return "\n".join(lines)
 

@@ -10,10 +10,7 @@ an odd SEQN are held back for evaluation: their thresholds enter nothing that is
 The prior of a change (`change`) rests on published figures alone: retest noise from a
 meta-analysis, spread and prevalence of year-to-year changes from a hearing-conservation programme.
 
-The hyperprior follows section 2 of the method: a Gaussian over theta = (c, log alpha, log beta,
-log l). Audiograms teach the level and shape of the threshold curve (`fit_population`, empirical
-Bayes), an assumed spread of the psychometric function supplies the slope (`sample_theta`). About
-a minute on one core.
+The hyperprior is learned in hyperprior.py beside this file. About a minute on one core.
 """
 
 from __future__ import annotations
@@ -30,6 +27,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from hyperprior import (
+    EM_MAX_ITERATIONS,
+    EM_TOLERANCE,
+    FREQUENCIES_HZ,
+    SEED,
+    hyperprior,
+    hyperprior_sloped,
+)
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import logsumexp, ndtr
@@ -40,43 +45,17 @@ from earshift.engine import shift
 Array = NDArray[np.float64]
 
 OUTPUT = Path(__file__).resolve().parents[1] / "src" / "earshift" / "engine" / "norms.json"
-FREQUENCIES_HZ = (500, 1000, 2000, 3000, 4000, 6000, 8000)
-CENTRE_DB_HL, UNIT_DB = 50.0, 10.0  # i = (level - 50) / 10, method.md section 1
-SEED = 20190501
-N_SAMPLES = 200_000
-
-# Manual retests differ by an SD of 6.1 dB (Mahomed 2013, meta-analysis of 29 reports): one reading
-# carries 6.1 / sqrt 2, the 5 dB steps included.
-THRESHOLD_SD_DB = 4.3
-# The learned length l depends on that assumption, so the result shows what others would give.
-SENSITIVITY_SD_DB = (2.5, 3.5, 5.5)
-SPREAD_MEDIAN_DB = 4.0
 
 # Year-to-year change of 3,770 noise-exposed workers with repeated audiograms (data README): the SD
-# of the change by frequency, and the share of ears whose mean 2/3/4 kHz shift was 10 dB or more.
+# of the change by frequency, and the fraction of ears whose mean 2/3/4 kHz shift was 10 dB or more.
 CHANGE_SD_DB = (8.35, 8.35, 8.35, 8.35, 8.35, 10.6, 11.5)  # given as 7.8 to 8.9 up to 4 kHz
-STS_SHARE = (0.10, 0.14)
+STS_FRACTION = (0.10, 0.14)
 RETEST_DIFFERENCE_SD_DB = 6.1  # of two manual readings of an ear that did not change
-RETEST_COMMON_SHARE = 0.3  # of that error's variance, common to the frequencies of a session
+RETEST_COMMON = 0.3  # fraction of that error's variance, common to the frequencies of a session
 JITTER_SD_DB = 3.0  # of the true difference between two days
 # "Factors affecting laterality of standard threshold shift in occupational hearing conservation
-# programs" (abstract): of the people with a standard threshold shift, this share in one ear only.
-ONE_EAR_SHARE = 0.80
-SPREAD_LOG_SD = math.log(2.0) / 1.96  # 95 % between 2 and 8 dB
-SLOPED_LOG_ALPHA_SD = 0.1
-
-# Limits and number of points of the EM grid; fit_population refuses a grid that cuts off mass.
-LOG_B_GRID = (-7.5, 8.5, 40)
-LOG_L_GRID = (-4.5, 4.5, 36)
-MAX_EDGE_MASS = 1e-4
-
-# Without a floor EM ends at a correlation of -0.99 between m and log b, so that a curve's
-# roughness would fix its level to 0.8 dB: more than audiograms in 5 dB steps can support. No
-# direction of the Gaussian may be narrower than that reading error; the result says if it acted.
-COVARIANCE_FLOOR = 0.25**2
-EM_TOLERANCE = 1e-5
-EM_MAX_ITERATIONS = 3000
-
+# programs" (abstract): of the people with a standard threshold shift, so many in one ear only.
+ONE_EAR_FRACTION = 0.80
 # A notch exceeds its neighbours at 2 and 8 kHz by this much.
 NOTCH_DB = 10.0
 NOTCH_PARTS = 4
@@ -88,7 +67,6 @@ SPLIT = (
     "People with an even SEQN are the tuning half and make these numbers; people with an odd SEQN "
     "are held back. One ear per person, drawn with a fixed seed."
 )
-THETA = ["c", "log_alpha", "log_beta", "log_l"]
 
 
 # --- reading ---------------------------------------------------------------------------------
@@ -218,265 +196,23 @@ def population(ears: Ears, thresholds: Array) -> dict[str, Any]:
     }
 
 
-# --- empirical Bayes for the shape of the threshold curve ----------------------------------------
-
-
-@dataclass(frozen=True)
-class PopulationFit:
-    """Gaussian over (m, log b, log l) and how EM reached it."""
-
-    mean: Array
-    covariance: Array
-    log_likelihood: float
-    iterations: int
-    converged: bool
-    floored: bool
-    edge_mass: float
-
-
-@dataclass(frozen=True)
-class Likelihood:
-    """p(y | m, u) on the grid u = (log b, log l), kept as a Gaussian in m.
-
-    log p(y | m, u) = log_peak - precision (m - centre)^2 / 2, so m needs no grid: its posterior
-    given u is Gaussian under a Gaussian prior.
-    """
-
-    u: Array  # (grid, 2)
-    edge: NDArray[np.bool_]  # (grid,)
-    precision: Array  # (grid,)
-    centre: Array  # (ears, grid)
-    log_peak: Array  # (ears, grid)
-
-
-def grid_likelihood(curves: Array, octaves: Array, noise_variance: float) -> Likelihood:
-    """Likelihood of y ~ N(m 1, b exp(-d^2 / 2 l^2) + v I) over the grid of (log b, log l)."""
-    log_b, log_l = np.linspace(*LOG_B_GRID), np.linspace(*LOG_L_GRID)
-    n_ears, n_grid = len(curves), len(log_b) * len(log_l)
-    centre, log_peak = np.empty((n_ears, n_grid)), np.empty((n_ears, n_grid))
-    precision = np.empty(n_grid)
-    squared_distance = (octaves[:, None] - octaves[None, :]) ** 2
-    for j, length in enumerate(np.exp(log_l)):
-        # One eigendecomposition per l serves every b: only the eigenvalues move.
-        d, V = np.linalg.eigh(np.exp(-squared_distance / (2 * length**2)))
-        d = np.clip(d, 0.0, None)
-        z, o = curves @ V, V.sum(axis=0)
-        for k, b in enumerate(np.exp(log_b)):
-            g = k * len(log_l) + j
-            s = b * d + noise_variance
-            precision[g] = (o**2 / s).sum()
-            centre[:, g] = (z @ (o / s)) / precision[g]
-            quadratic = (z**2) @ (1 / s) - precision[g] * centre[:, g] ** 2
-            log_peak[:, g] = -0.5 * (np.log(2 * np.pi * s).sum() + quadratic)
-    bb, ll = np.meshgrid(log_b, log_l, indexing="ij")
-    at_edge = (bb == log_b[0]) | (bb == log_b[-1]) | (ll == log_l[0]) | (ll == log_l[-1])
-    u = np.column_stack([bb.ravel(), ll.ravel()])
-    return Likelihood(u, at_edge.ravel(), precision, centre, log_peak)
-
-
-def em_step(like: Likelihood, mean: Array, cov: Array) -> tuple[Array, Array, float, float]:
-    """One EM step: new mean and covariance, log likelihood of the old ones, mass at the edge."""
-    n_ears, u = len(like.centre), like.u
-    Suu_inv = np.linalg.inv(cov[1:, 1:])
-    gain = cov[0, 1:] @ Suu_inv
-    prior_m = mean[0] + (u - mean[1:]) @ gain
-    prior_var = cov[0, 0] - gain @ cov[1:, 0]
-    du = u - mean[1:]
-    log_prior_u = -0.5 * np.einsum("gi,ij,gj->g", du, Suu_inv, du)
-    log_prior_u -= np.log(np.exp(log_prior_u).sum())
-
-    marginal_var = 1 / like.precision + prior_var
-    constant = log_prior_u - 0.5 * np.log(like.precision * marginal_var)
-    post_var = 1 / (like.precision + 1 / prior_var)
-    share = post_var * like.precision  # weight of the ear's own estimate of m
-
-    total_log_likelihood = 0.0
-    mass, first, second = np.zeros(len(u)), np.zeros(len(u)), np.zeros(len(u))
-    for start in range(0, n_ears, 64):  # blocks small enough to stay in cache
-        centre = like.centre[start : start + 64]
-        away = centre - prior_m
-        log_joint = constant + like.log_peak[start : start + 64]
-        log_joint -= 0.5 * away**2 / marginal_var
-        top = log_joint.max(axis=1, keepdims=True)
-        weight = np.exp(log_joint - top)
-        norm = weight.sum(axis=1, keepdims=True)
-        weight /= norm
-        total_log_likelihood += float((top + np.log(norm)).sum())
-        post_m = prior_m + share * away
-        mass += weight.sum(axis=0)
-        weight *= post_m
-        first += weight.sum(axis=0)
-        weight *= post_m
-        second += weight.sum(axis=0)
-    second += mass * post_var
-
-    new_mean = np.concatenate([[first.sum()], mass @ u]) / n_ears
-    moment = np.empty((3, 3))
-    moment[0, 0] = second.sum()
-    moment[0, 1:] = moment[1:, 0] = first @ u
-    moment[1:, 1:] = (u * mass[:, None]).T @ u
-    new_cov = moment / n_ears - np.outer(new_mean, new_mean)
-    edge_mass = float(mass[like.edge].sum() / n_ears)
-    return new_mean, new_cov, total_log_likelihood, edge_mass
-
-
-def fit_population(thresholds: Array, threshold_sd_db: float = THRESHOLD_SD_DB) -> PopulationFit:
-    """Learn the Gaussian over (m, log b, log l) of the curves -T(phi) by EM."""
-    octaves = np.log2(np.array(FREQUENCIES_HZ) / 1000.0)
-    curves = (CENTRE_DB_HL - thresholds) / UNIT_DB
-    like = grid_likelihood(curves, octaves, (threshold_sd_db / UNIT_DB) ** 2)
-    within = float(curves.var(axis=1).mean())
-    mean = np.array([curves.mean(), math.log(within), 0.0])
-    cov = np.diag([curves.mean(axis=1).var(), 1.0, 0.5])
-    floored, converged, iteration = False, False, 0
-    while not converged and iteration < EM_MAX_ITERATIONS:
-        iteration += 1
-        new_mean, new_cov, log_likelihood, edge_mass = em_step(like, mean, cov)
-        eigenvalues, V = np.linalg.eigh(new_cov)
-        floored = bool(eigenvalues[0] < COVARIANCE_FLOOR)
-        if floored:
-            new_cov = (V * np.maximum(eigenvalues, COVARIANCE_FLOOR)) @ V.T
-        change = max(abs(new_mean - mean).max(), abs(new_cov - cov).max())
-        mean, cov = new_mean, new_cov
-        converged = bool(change < EM_TOLERANCE)
-    if edge_mass > MAX_EDGE_MASS:
-        raise ValueError(
-            f"{edge_mass:.2g} of the posterior mass is at the edge of the grid (at most "
-            f"{MAX_EDGE_MASS:g} allowed): widen LOG_B_GRID or LOG_L_GRID"
-        )
-    return PopulationFit(mean, cov, log_likelihood, iteration, converged, floored, edge_mass)
-
-
-# --- hyperpriors ---------------------------------------------------------------------------------
-
-
-def skewness(x: Array) -> Array:
-    """Skewness of each column."""
-    centred = x - x.mean(axis=0)
-    return np.asarray((centred**3).mean(axis=0) / (centred**2).mean(axis=0) ** 1.5)
-
-
-def sample_theta(fit: PopulationFit) -> Array:
-    """Draws of theta: an ear's curve times an assumed slope.
-
-    The field is f = w (i - T(phi)): the curve -T with constant m and variance b, times w. Hence
-    c = w m, alpha = w^2, beta = w^2 b.
-    """
-    rng = np.random.default_rng([SEED, 1])  # the same draws for every fit that is compared
-    m, log_b, log_l = rng.multivariate_normal(fit.mean, fit.covariance, N_SAMPLES).T
-    log_w = math.log(UNIT_DB / SPREAD_MEDIAN_DB) + SPREAD_LOG_SD * rng.standard_normal(N_SAMPLES)
-    return np.column_stack([np.exp(log_w) * m, 2 * log_w, 2 * log_w + log_b, log_l])
-
-
-def describe(fit: PopulationFit) -> dict[str, Any]:
-    """The fit of the curves as plain entries."""
-    return {
-        "parameters": ["m", "log_b", "log_l"],
-        "mean": fit.mean,
-        "covariance": fit.covariance,
-        "log_likelihood": fit.log_likelihood,
-        "em_iterations": fit.iterations,
-        "em_converged": fit.converged,
-        "covariance_floor": COVARIANCE_FLOOR,
-        "covariance_floored": fit.floored,
-        "grid_edge_mass": fit.edge_mass,
-    }
-
-
-def sensitivity(thresholds: Array) -> list[dict[str, Any]]:
-    """The hyperprior under other assumptions about the noise of a threshold."""
-    entries = []
-    for sd in SENSITIVITY_SD_DB:
-        fit = fit_population(thresholds, sd)
-        theta = sample_theta(fit)
-        entries.append(
-            {
-                "threshold_noise_sd_db": sd,
-                "mean": theta.mean(axis=0),
-                "covariance": np.cov(theta.T),
-                "curve": describe(fit),
-            }
-        )
-    return entries
-
-
-def hyperprior(thresholds: Array) -> dict[str, Any]:
-    """The Gaussian over theta by moments, for a slope w ~ N(0, alpha)."""
-    fit = fit_population(thresholds)
-    theta = sample_theta(fit)
-    return {
-        "source": f"{EARS_SOURCE}; spread of the psychometric function assumed",
-        "derivation": f"{SPLIT} Each curve (50 - threshold) / 10 is m + GP(0, b exp(-d^2 / 2 l^2)) "
-        "+ noise; a Gaussian over (m, log b, log l) was learned by EM, sampled with w = 10 / "
-        "spread, turned into c = w m, log_alpha = 2 log w, log_beta = 2 log w + log b, log_l, and "
-        "fitted by moments (c is not Gaussian: see skewness).",
-        "n": len(thresholds),
-        "n_samples": N_SAMPLES,
-        "parameters": THETA,
-        "units": "latent units; level in 10 dB re 50 dB HL; l in octaves",
-        "slope_mean": 0.0,
-        "mean": theta.mean(axis=0),
-        "covariance": np.cov(theta.T),
-        "skewness": skewness(theta),
-        "spread": {
-            "median_db": SPREAD_MEDIAN_DB,
-            "log_sd": SPREAD_LOG_SD,
-            "note": "Assumption, not data: SD in dB of a cumulative Gaussian, log-normal, 95 % "
-            "between 2 and 8 dB, independent of the audiogram, which has no trials to learn from.",
-        },
-        "threshold_noise_sd_db": THRESHOLD_SD_DB,
-        "threshold_noise_note": "6.1 / sqrt 2: SD of manual retest differences, Mahomed 2013.",
-        "curve": describe(fit),
-        "sensitivity": sensitivity(thresholds),
-    }
-
-
-def hyperprior_sloped(plain: dict[str, Any]) -> dict[str, Any]:
-    """The same for a slope with a positive mean, w ~ N(slope_mean, alpha)."""
-    # Moments of the log-normal w = 10 / spread in closed form.
-    w0 = UNIT_DB / SPREAD_MEDIAN_DB * math.exp(SPREAD_LOG_SD**2 / 2)
-    variance_w = w0**2 * math.expm1(SPREAD_LOG_SD**2)
-    # c = w0 m and beta = w0^2 b: with w apart from them, the spread of w must not enter twice.
-    curve = plain["curve"]
-    rest = [0, 2, 3]
-    scale = np.array([w0, 1.0, 1.0])
-    mean, covariance = np.empty(4), np.zeros((4, 4))
-    mean[rest] = scale * curve["mean"] + np.array([0.0, 2.0 * math.log(w0), 0.0])
-    mean[1] = math.log(variance_w)
-    covariance[np.ix_(rest, rest)] = curve["covariance"] * np.outer(scale, scale)
-    covariance[1, 1] = SLOPED_LOG_ALPHA_SD**2
-    return {
-        "source": plain["source"],
-        "derivation": "As hyperprior, for w ~ N(slope_mean, alpha) with slope_mean = E[w] and "
-        "log_alpha ~ N(log Var[w], 0.1^2) independent of the rest; c = slope_mean m and "
-        "beta = slope_mean^2 b for the learned (m, b).",
-        "n": plain["n"],
-        "n_samples": plain["n_samples"],
-        "parameters": THETA,
-        "units": plain["units"],
-        "slope_mean": w0,
-        "mean": mean,
-        "covariance": covariance,
-    }
-
-
 # --- output ----------------------------------------------------------------------------------
 
 
 def change() -> dict[str, Any]:
     """How large real changes are: the scale at which the prior has the programme's spread.
 
-    A measured change is a real one (in a share of ears, solved so that the measured STS are as many
-    as the programme's) plus the noise of two readings.
+    A measured change is a real one (in a fraction of ears, solved so that the measured STS are as
+    many as the programme's) plus the noise of two readings.
     """
     octaves = np.log2(np.array(FREQUENCIES_HZ) / 1000.0)
     sts = np.isin(FREQUENCIES_HZ, (2000, 3000, 4000)) / 3.0
     same = np.eye(octaves.size)
-    noise = RETEST_DIFFERENCE_SD_DB**2 * ((1.0 - RETEST_COMMON_SHARE) * same + RETEST_COMMON_SHARE)
+    noise = RETEST_DIFFERENCE_SD_DB**2 * ((1.0 - RETEST_COMMON) * same + RETEST_COMMON)
     gaps = (octaves[:, None] - octaves[None, :]) ** 2
     residual = shift.RESIDUAL_SD_DB**2 * np.exp(-0.5 * gaps / shift.RESIDUAL_OCTAVES**2)
     target = float(np.mean(np.square(CHANGE_SD_DB)))
-    wanted = sum(STS_SHARE) / 2.0
+    wanted = sum(STS_FRACTION) / 2.0
 
     by_noise = ndtr(-10.0 / math.sqrt(sts @ noise @ sts))
 
@@ -487,13 +223,13 @@ def change() -> dict[str, Any]:
         return met
 
     def programme(scale: float) -> tuple[float, float]:
-        """Share of changed ears, and mean square over the frequencies, at this scale."""
+        """Fraction of changed ears, and mean square over the frequencies, at this scale."""
         prior = shift.change_prior(scale)
         by_change = float(prior.weight @ measured_sts(scale))
-        share = (wanted - by_noise) / (by_change - by_noise)
+        fraction = (wanted - by_noise) / (by_change - by_noise)
         means = prior.means(octaves)
-        variance = share * ((prior.weight @ means**2) + np.diag(residual)) + np.diag(noise)
-        return share, float(variance.mean())
+        variance = fraction * ((prior.weight @ means**2) + np.diag(residual)) + np.diag(noise)
+        return fraction, float(variance.mean())
 
     scale = float(brentq(lambda s: programme(s)[1] - target, 3.0, 30.0))
     changed = programme(scale)[0]
@@ -502,7 +238,7 @@ def change() -> dict[str, Any]:
         shift.change_prior(scale).weight @ measured_sts(scale) ** 2
     )
     apart = wanted**2
-    both = 2.0 * wanted * (1.0 - ONE_EAR_SHARE) / (2.0 - ONE_EAR_SHARE)
+    both = 2.0 * wanted * (1.0 - ONE_EAR_FRACTION) / (2.0 - ONE_EAR_FRACTION)
     return {
         "source": "Change of 3,770 noise-exposed workers from year to year (hearing-conservation "
         "audiograms, no truth labels): SD 7.8-8.9 dB at 500-4000 Hz, 10.6 at 6000, 11.5 at 8000; "
@@ -540,22 +276,22 @@ def mixture(thresholds: Array) -> tuple[Array, Array, Array]:
     """A mixture of Gaussians by EM: weights, means and covariances, best hearing first.
 
     Audiograms of a population are skewed, and one Gaussian would take a deep dip for an ordinary
-    tail of it. Started from equal shares of the ears in the order of their mean threshold.
+    tail of it. Started from equal parts of the ears in the order of their mean threshold.
     """
     n, d = thresholds.shape
-    share = np.zeros((n, NOTCH_PARTS))
+    membership = np.zeros((n, NOTCH_PARTS))
     order = np.argsort(thresholds.mean(axis=1), kind="stable")
     for part, rows in enumerate(np.array_split(order, NOTCH_PARTS)):
-        share[rows, part] = 1.0
+        membership[rows, part] = 1.0
     before = -math.inf
     for _ in range(EM_MAX_ITERATIONS):
-        mass = share.sum(axis=0)
-        means = (share.T @ thresholds) / mass[:, None]
+        mass = membership.sum(axis=0)
+        means = (membership.T @ thresholds) / mass[:, None]
         covs = np.array(
             [
                 ((thresholds - m) * r[:, None]).T @ (thresholds - m) / r.sum()
                 + NOTCH_COVARIANCE_FLOOR_DB2 * np.eye(d)
-                for m, r in zip(means, share.T, strict=True)
+                for m, r in zip(means, membership.T, strict=True)
             ]
         )
         logs = np.column_stack(
@@ -565,7 +301,7 @@ def mixture(thresholds: Array) -> tuple[Array, Array, Array]:
             ]
         )
         total = logsumexp(logs, axis=1)
-        share = np.exp(logs - total[:, None])
+        membership = np.exp(logs - total[:, None])
         if total.mean() - before < EM_TOLERANCE:
             break
         before = float(total.mean())
@@ -677,7 +413,7 @@ def derive(data: Path) -> dict[str, Any]:
     """All blocks, as plain JSON values."""
     ears = tuning_half(read_ears(data / "nhanes_ears_2011_2016.csv.gz"))
     thresholds = one_ear_each(ears, np.random.default_rng([SEED, 0]))
-    plain = hyperprior(thresholds)
+    plain = hyperprior(thresholds, EARS_SOURCE, SPLIT)
     blocks: dict[str, Any] = {
         "about": "Made by studies/derive_norms.py; derived figures only. Change the script, not "
         "this file.",

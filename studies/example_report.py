@@ -20,7 +20,7 @@ from PIL import Image
 
 from earshift.clinic.plan import open_exam, plan_exam, plan_screen
 from earshift.clinic.session import Session
-from earshift.engine.stimulus import Tone
+from earshift.engine.tone import Tone
 from earshift.records import VisitBundle
 from earshift.report import write_html, write_pdf
 from earshift.simulate.listener import Listener

@@ -19,6 +19,7 @@ __all__ = [
     "store",
 ]
 
+
 # What `make test-fast` leaves out: tests that need another program, or wait in real time.
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that use a browser or PostgreSQL are marked by the fixtures they ask for."""

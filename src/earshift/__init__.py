@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Tone": "engine.stimulus",
-    "Trial": "engine.stimulus",
-    "Stimulus": "engine.stimulus",
-    "Domain": "engine.stimulus",
-    "Axis": "engine.stimulus",
-    "Limits": "engine.stimulus",
-    "Audiogram": "engine.stimulus",
+    "Tone": "engine.tone",
+    "Trial": "engine.tone",
+    "Stimulus": "engine.tone",
+    "Domain": "engine.domain",
+    "Axis": "engine.domain",
+    "Limits": "engine.limits",
+    "Audiogram": "engine.audiogram",
     "Norm": "engine.norms",
     "population_norm": "engine.norms",
-    "Protocol": "engine.change",
+    "Protocol": "engine.protocol",
     "Rule": "engine.rules",
     "Criterion": "engine.rules",
-    "RuleSettings": "engine.shift",
+    "RuleSettings": "engine.rule_settings",
     "NotchSettings": "engine.notch",
     "Exam": "engine.exam",
-    "Screen": "engine.exam",
-    "Verdict": "engine.exam",
-    "PersonVerdict": "engine.both_ears",
+    "Screen": "engine.screen",
+    "Verdict": "engine.verdict",
+    "PersonVerdict": "engine.verdict",
     "Handler": "interop.handler",
     "Listener": "simulate.listener",
 }
@@ -56,14 +56,18 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from earshift.engine.both_ears import PersonVerdict
-    from earshift.engine.change import Protocol
-    from earshift.engine.exam import Exam, Screen, Verdict
+    from earshift.engine.audiogram import Audiogram
+    from earshift.engine.domain import Axis, Domain
+    from earshift.engine.exam import Exam
+    from earshift.engine.limits import Limits
     from earshift.engine.norms import Norm, population_norm
     from earshift.engine.notch import NotchSettings
+    from earshift.engine.protocol import Protocol
+    from earshift.engine.rule_settings import RuleSettings
     from earshift.engine.rules import Criterion, Rule
-    from earshift.engine.shift import RuleSettings
-    from earshift.engine.stimulus import Audiogram, Axis, Domain, Limits, Stimulus, Tone, Trial
+    from earshift.engine.screen import Screen
+    from earshift.engine.tone import Stimulus, Tone, Trial
+    from earshift.engine.verdict import PersonVerdict, Verdict
     from earshift.interop.handler import Handler
     from earshift.simulate.listener import Listener
 

@@ -155,6 +155,19 @@ def measured_on(exam: ExamRecord, visit: Visit) -> date | None:
     return None if at is None else local_day(at, visit.zone)
 
 
+def measured_or_entered_at(exam: ExamRecord, visit: Visit) -> datetime:
+    """When the ear was measured, or when an audiogram without a date was entered.
+
+    For putting records in order, never for saying a date.
+    """
+    return measured_at(exam, visit) or visit.started_at
+
+
+def visit_day(visit: Visit) -> date:
+    """The local day of a visit."""
+    return local_day(visit.started_at, visit.zone)
+
+
 @dataclass(frozen=True)
 class TrialRecord:
     """One presentation and its answer. A voided one stays, and counts for nothing."""

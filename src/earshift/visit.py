@@ -8,3 +8,4 @@ from earshift.clinic.references import *  # noqa: F403
 from earshift.clinic.session import *  # noqa: F403
 from earshift.clinic.view import *  # noqa: F403
 from earshift.clinic.zones import *  # noqa: F403
+from earshift.records import measured_or_entered_at as measured_at  # noqa: F401

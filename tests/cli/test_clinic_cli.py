@@ -16,7 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from earshift.cli import app
-from earshift.cli.database import EXIT_CODES, NOT_FINISHED, STORE_TROUBLE
+from earshift.cli.app import NOT_FINISHED, STORE_TROUBLE
+from earshift.cli.database import EXIT_CODES
 from earshift.store import Store
 from earshift.store.trials import live_trials
 

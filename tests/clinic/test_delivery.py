@@ -14,7 +14,9 @@ from earshift.clinic.references import reference_for
 from earshift.clinic.session import MovedOn, Session
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import Sound, Timing
-from earshift.engine.stimulus import DOMAINS, Limits, Trial
+from earshift.engine.domain import DOMAINS
+from earshift.engine.limits import Limits
+from earshift.engine.tone import Trial
 from earshift.records import ImportedAudiogram, Person
 from earshift.store import Store
 

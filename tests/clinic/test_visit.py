@@ -16,7 +16,7 @@ from earshift.clinic.references import reference_for, references
 from earshift.clinic.session import Presentation, Session, catch_due
 from earshift.clinic.zones import local_zone
 from earshift.devices.delivery import supervised_limits
-from earshift.engine.exam import audiogram_of
+from earshift.engine.reference import audiogram_of
 from earshift.records import ImportedAudiogram, Person, Visit
 from earshift.store import Store
 from earshift.store.trials import live_trials

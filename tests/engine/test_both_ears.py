@@ -16,10 +16,13 @@ import earshift as es
 from earshift.engine import both_ears as bothears
 from earshift.engine import ep, kernels, rules, shift
 from earshift.engine.both_ears import CORRELATIONS, answers_of_both, fit_ears
-from earshift.engine.exam import audiogram_of
+from earshift.engine.cross_hearing import INTERAURAL_DB
+from earshift.engine.evidence import Rates
 from earshift.engine.field import fit_theta
-from earshift.engine.norms import hyperprior
-from earshift.engine.stimulus import INTERAURAL_DB, allowed
+from earshift.engine.limits import allowed
+from earshift.engine.norms import hyperprior, tables
+from earshift.engine.reference import audiogram_of
+from earshift.engine.rule_settings import P_SAME_CHANGE
 from support.helpers import (
     HZ,
     MILD,
@@ -65,7 +68,7 @@ def through_json(sitting: Any, kind: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def both() -> bothears.BothEarsExam:
+def both() -> es.Exam:
     """Forty tones of two ears that differ by 10 dB. Read only: tests share it."""
     exam = es.Exam.clinical(ears="both", seed=1)
     return run_both(exam, {"right": MILD, "left": WORSE}, tones=40)
@@ -83,7 +86,7 @@ def references() -> dict[str, es.Exam]:
 
 
 def test_one_ears_numbers_are_what_they_were_before_both_ears_could_be_tested() -> None:
-    """A machine with other libraries may round otherwise: hence the last few bits."""
+    """Another order of summation rounds otherwise: hence the last few digits."""
     recorded = json.loads(PATH.read_text(encoding="utf-8"))
 
     def same(a: Any, b: Any) -> bool:
@@ -91,7 +94,7 @@ def test_one_ears_numbers_are_what_they_were_before_both_ears_could_be_tested() 
             return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
         if isinstance(a, list):
             return len(a) == len(b) and all(map(same, a, b))
-        return math.isclose(a, b, rel_tol=1e-12) if isinstance(a, float) else bool(a == b)
+        return math.isclose(a, b, rel_tol=1e-10) if isinstance(a, float) else bool(a == b)
 
     assert same(digits(), recorded)
 
@@ -133,9 +136,9 @@ def test_the_joint_prior_of_change_has_each_ears_own_and_is_positive_semi_defini
 # The joint field.
 
 
-def test_the_joint_evidence_is_that_of_plain_ep_on_all_answers(both: bothears.BothEarsExam) -> None:
+def test_the_joint_evidence_is_that_of_plain_ep_on_all_answers(both: es.Exam) -> None:
     answers = answers_of_both(both.trials[:14], both.domain)
-    fitted = fit_theta(answers, hyperprior(), 0.0, 0.0, 0.5)
+    fitted = fit_theta(answers, hyperprior(), Rates(0.0, 0.0), 0.5)
     F = answers.places.shape[0]
     ear, place = answers.place // F, answers.place % F
     U = np.zeros((answers.count, 2 * (F + 1)))
@@ -145,7 +148,7 @@ def test_the_joint_evidence_is_that_of_plain_ep_on_all_answers(both: bothears.Bo
             place[rows], answers.intensity[rows], F
         )
     for rho in (-0.6, 0.0, 0.5, 0.95):
-        S = kernels.two_exams(fitted.theta, fitted.theta, rho, fitted.gaps)
+        S = kernels.two_exams(fitted.theta, fitted.theta, rho, answers.rows().gaps)
         mean = np.full(answers.count, fitted.theta[0])
         plain = ep.fit(mean, U @ S @ U.T, answers.answer > 0)
         log_Z, b, G, ok = fitted.at(rho)
@@ -156,25 +159,23 @@ def test_the_joint_evidence_is_that_of_plain_ep_on_all_answers(both: bothears.Bo
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.3, 0.9])
-def test_the_gradient_of_the_joint_evidence_is_right(
-    both: bothears.BothEarsExam, rho: float
-) -> None:
+def test_the_gradient_of_the_joint_evidence_is_right(both: es.Exam, rho: float) -> None:
     answers = answers_of_both(both.trials[:20], both.domain)
     theta = np.array(hyperprior().mean)
-    _, grad, settled = field_evidence(theta, answers, rho=rho, guess=0.01, lapse=0.02)
+    _, grad, settled = field_evidence(theta, answers, between_ears=rho, guess=0.01, lapse=0.02)
     assert settled
     by_steps = numeric_gradient(
-        lambda t: field_evidence(t, answers, rho=rho, guess=0.01, lapse=0.02)[0], theta
+        lambda t: field_evidence(t, answers, between_ears=rho, guess=0.01, lapse=0.02)[0], theta
     )
     np.testing.assert_allclose(grad, by_steps, rtol=1e-4, atol=1e-5)
 
 
 def test_each_ears_field_has_the_moments_of_the_mixture_over_correlations(
-    both: bothears.BothEarsExam,
+    both: es.Exam,
 ) -> None:
     answers = answers_of_both(both.trials, both.domain)
     fields = fit_ears(answers, hyperprior(), 0.01, 0.02)
-    fitted = fit_theta(answers, hyperprior(), 0.01, 0.02, bothears.FITTED_AT)
+    fitted = fit_theta(answers, hyperprior(), Rates(0.01, 0.02), bothears.FITTED_AT)
     places = both.domain.places
     d = places.shape[0] + 1
     link = kernels.cross(fitted.theta, fitted.theta, gaps_of(places, answers.places))
@@ -227,9 +228,7 @@ def test_two_different_ears_are_measured_each_for_itself(seed: int) -> None:
 
 
 @pytest.mark.parametrize("strategy", ["level_set", "bald"])
-def test_swapping_all_answers_of_an_exam_swaps_all_results(
-    both: bothears.BothEarsExam, strategy: str
-) -> None:
+def test_swapping_all_answers_of_an_exam_swaps_all_results(both: es.Exam, strategy: str) -> None:
     one, other = (
         tell_all(es.Exam.clinical(ears="both", seed=1, strategy=strategy), trials)
         for trials in (both.trials, [swapped(trial) for trial in both.trials])
@@ -331,7 +330,7 @@ def test_an_exam_goes_on_after_the_trip_through_json(tones: int) -> None:
 
 @pytest.mark.parametrize("question", [{"rule": "osha-sts"}, {"protocol": "best"}])
 def test_a_screen_goes_on_after_the_trip_through_json(
-    both: bothears.BothEarsExam, question: dict[str, str]
+    both: es.Exam, question: dict[str, str]
 ) -> None:
     screen = es.Screen(both, ears="both", seed=9, alike_share=0.3, **question)
     run_both(screen, {"right": MILD, "left": WORSE}, tones=4)
@@ -343,7 +342,7 @@ def test_a_screen_goes_on_after_the_trip_through_json(
     assert again.verdict() == screen.verdict()
 
 
-def test_the_seed_and_the_trials_decide_the_next_tone(both: bothears.BothEarsExam) -> None:
+def test_the_seed_and_the_trials_decide_the_next_tone(both: es.Exam) -> None:
     first, second = (es.Exam.clinical(ears="both", seed=11) for _ in range(2))
     ears = {"right": MILD, "left": WORSE}
     assert run_both(first, ears, 12).trials == run_both(second, ears, 12).trials
@@ -360,7 +359,7 @@ def test_a_fork_goes_its_own_way(references: dict[str, es.Exam]) -> None:
     assert len(screen.trials) == 2
 
 
-def test_both_ears_are_asked(both: bothears.BothEarsExam) -> None:
+def test_both_ears_are_asked(both: es.Exam) -> None:
     counts = [sum(trial.tone.ear == ear for trial in both.trials) for ear in EARS]
     assert min(counts) >= 12
 
@@ -445,7 +444,7 @@ def test_the_full_exam_goes_on_from_the_screen(references: dict[str, es.Exam]) -
     assert exam.ask().ear in EARS
 
 
-def test_an_exam_of_both_ears_is_a_reference_of_either(both: bothears.BothEarsExam) -> None:
+def test_an_exam_of_both_ears_is_a_reference_of_either(both: es.Exam) -> None:
     screen = es.Screen(both.of("left"), rule="osha-sts")
     assert through_json(screen, es.Screen).p_changed == screen.p_changed
     before = [t.level_db_hl for t in both.of("left").thresholds()]
@@ -567,7 +566,7 @@ def test_a_screen_refuses_bad_references_and_settings(
         es.Screen(reference, **{"ears": "both", "rule": "osha-sts", **options})
 
 
-def test_one_ear_must_be_named(both: bothears.BothEarsExam) -> None:
+def test_one_ear_must_be_named(both: es.Exam) -> None:
     with pytest.raises(ValueError, match="say ear"):
         both.thresholds()
     with pytest.raises(ValueError, match="say ear"):
@@ -585,7 +584,7 @@ def test_an_exam_of_one_ear_is_no_reference_of_the_other() -> None:
         es.Screen(exam, ears="both", rule="osha-sts")
 
 
-def test_the_other_ears_reference_is_refused(both: bothears.BothEarsExam) -> None:
+def test_the_other_ears_reference_is_refused(both: es.Exam) -> None:
     crossed = {"right": both.of("left"), "left": both.of("right")}
     with pytest.raises(ValueError, match="left ear's exam was given as the right"):
         es.Screen(crossed, ears="both", rule="osha-sts")
@@ -608,13 +607,13 @@ def test_the_share_of_ears_that_change_alike_gives_the_published_laterality() ->
     """80 % of measured standard threshold shifts in one ear only, by simulation."""
     rng = np.random.default_rng(4)
     octaves = np.log2(np.array([2000.0, 3000.0, 4000.0]) / 1000.0)
-    changed = shift._CHANGE["share_changed"]
+    changed = tables()["change"]["share_changed"]
     prior = shift.change_prior()
     p = np.r_[1.0 - changed, changed * prior.weight]
     means = np.vstack([np.zeros(3), prior.means(octaves)])
     n = 400_000
     right = rng.choice(p.size, n, p=p)
-    alike = rng.random(n) < shift.ALIKE_SHARE
+    alike = rng.random(n) < P_SAME_CHANGE
     left = np.where(alike, right, rng.choice(p.size, n, p=p))
     gaps = (octaves[:, None] - octaves[None, :]) ** 2
     residual = np.linalg.cholesky(

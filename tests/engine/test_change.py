@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 import earshift as es
 from earshift.engine import ep, field, kernels
-from earshift.engine.change import OPTIONS, PROTOCOLS, Hypothesis, as_protocol, conjoint, same
-from earshift.engine.field import Answers, Field
+from earshift.engine.answers import Answers
+from earshift.engine.change import Hypothesis, conjoint, same
+from earshift.engine.field import Field
 from earshift.engine.norms import Hyperprior, hyperprior
+from earshift.engine.protocol import OPTIONS, PROTOCOLS, as_protocol
 from support.helpers import (
     HZ,
     MILD,

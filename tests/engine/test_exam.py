@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import earshift as es
-from earshift.engine.change import OPTIONS
-from earshift.engine.exam import PlaceShift
-from earshift.engine.field import PlaceThreshold
-from earshift.engine.stimulus import AUDIOMETER_HZ, DOMAINS, LEVELS_DB_HL, Axis, Domain, allowed
+from earshift.engine.domain import AUDIOMETER_HZ, DOMAINS, LEVELS_DB_HL, Axis, Domain
+from earshift.engine.limits import allowed
+from earshift.engine.protocol import OPTIONS
+from earshift.engine.thresholds import PlaceThreshold
+from earshift.engine.verdict import PlaceShift
 from support.helpers import HZ, MILD, NORMAL, Sitting, run_exam, tell_all
 
 REFERENCE = Path(__file__).parent / "reference"

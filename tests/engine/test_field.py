@@ -8,9 +8,11 @@ from scipy.stats import norm, truncnorm
 
 import earshift as es
 from earshift.engine import ep, field
-from earshift.engine.field import Answers, Field
+from earshift.engine.answers import Answers
+from earshift.engine.domain import DOMAINS
+from earshift.engine.field import Field
 from earshift.engine.norms import hyperprior
-from earshift.engine.stimulus import DOMAINS
+from earshift.engine.thresholds import positive_slope_samples
 from support.helpers import (
     MILD,
     Array,
@@ -40,7 +42,7 @@ def frequencies_as_places(frequencies_hz: list[float]) -> Array:
 def threshold_samples(fitted: Field, frequencies_hz: list[float]) -> Array:
     """Thresholds in dB HL, drawn from the field: (samples, frequencies)."""
     mean, cov = fitted.latent(frequencies_as_places(frequencies_hz))
-    draws = field.positive_slope_samples(mean, cov, [0], 20_000, np.random.default_rng(0))
+    draws = positive_slope_samples(mean, cov, [0], 20_000, np.random.default_rng(0))
     return 50.0 - 10.0 * draws[:, 1:] / draws[:, :1]
 
 
@@ -238,7 +240,7 @@ def test_a_norm_gives_its_mean_and_sd_back() -> None:
 def test_samples_have_rising_slopes_and_otherwise_the_moments_of_the_posterior() -> None:
     mean = np.array([3.0, -1.0, 2.0])
     cov = np.array([[0.04, 0.02, 0.0], [0.02, 1.0, 0.5], [0.0, 0.5, 2.0]])
-    draws = field.positive_slope_samples(mean, cov, [0], 40_000, np.random.default_rng(1))
+    draws = positive_slope_samples(mean, cov, [0], 40_000, np.random.default_rng(1))
     assert (draws[:, 0] > 0).all()
     np.testing.assert_allclose(draws.mean(axis=0), mean, atol=0.03)
     np.testing.assert_allclose(np.cov(draws.T), cov, atol=0.05)
@@ -246,7 +248,7 @@ def test_samples_have_rising_slopes_and_otherwise_the_moments_of_the_posterior()
 
 @pytest.mark.parametrize("mean", [-8.0, -1.0, 0.5])
 def test_samples_of_a_doubtful_slope_follow_the_cut_gaussian(mean: float) -> None:
-    draws = field.positive_slope_samples(
+    draws = positive_slope_samples(
         np.array([mean, 0.0]), np.eye(2), [0], 40_000, np.random.default_rng(2)
     )
     exact = truncnorm(-mean, np.inf, loc=mean)
@@ -257,7 +259,7 @@ def test_samples_of_a_doubtful_slope_follow_the_cut_gaussian(mean: float) -> Non
 
 def test_samples_with_two_slopes_have_both_rising() -> None:
     cov = np.array([[1.0, -0.5, 0.3], [-0.5, 1.0, 0.0], [0.3, 0.0, 1.0]])
-    draws = field.positive_slope_samples(
+    draws = positive_slope_samples(
         np.array([-1.0, 0.2, 0.0]), cov, [0, 2], 2_000, np.random.default_rng(3)
     )
     assert (draws[:, [0, 2]] > 0).all()

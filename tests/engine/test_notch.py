@@ -12,11 +12,11 @@ from typer.testing import CliRunner
 import earshift as es
 from earshift.cli import app
 from earshift.engine import notch
-from earshift.engine.exam import answers_of
+from earshift.engine.answers import answers_of
+from earshift.engine.domain import DOMAINS
 from earshift.engine.notch import CENTRES_HZ, DEPTHS_DB, NotchModel, dip, parts_without
-from earshift.engine.stimulus import DOMAINS
-from earshift.studies import notchstudy
-from earshift.studies.study import Ear
+from earshift.studies import notch as notchstudy
+from earshift.studies.case import Ear
 from support.helpers import HZ, MILD, NORMAL, run_exam
 
 FREQUENCIES = np.array(HZ)

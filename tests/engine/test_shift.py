@@ -8,10 +8,11 @@ import pytest
 
 import earshift as es
 from earshift.engine import field, shift
-from earshift.engine.exam import answers_of
+from earshift.engine.answers import answers_of
+from earshift.engine.cross_hearing import crossing_level
+from earshift.engine.domain import DOMAINS
 from earshift.engine.norms import hyperprior, tables
 from earshift.engine.rules import RULES, Criterion, Rule
-from earshift.engine.stimulus import DOMAINS, crossing_level
 from support.helpers import HZ, MILD, NORMAL, run_exam
 
 AUDIOMETER = DOMAINS["audiometer"]
@@ -82,7 +83,7 @@ def test_one_component_agrees_with_plain_linear_algebra(first: es.Exam) -> None:
     reference = field.fit(answers_of(first.trials, AUDIOMETER), hyperprior(), 0.01, 0.02)
     settings = es.RuleSettings()
     model = shift.ShiftModel(reference, AUDIOMETER, RULES["osha-sts"], settings, seed=0)
-    state = model.assess(answers_of((), AUDIOMETER))
+    state = model.weigh(answers_of((), AUDIOMETER))
     only = np.zeros(len(model.names))
     only[0] = 1.0
     places = model.rule_places
@@ -108,7 +109,7 @@ def test_a_component_with_answers_is_a_gaussian_conditioned_on_its_sites(first: 
     model = shift.ShiftModel(reference, AUDIOMETER, RULES["osha-sts"], settings, seed=0)
     trials = [es.Trial(es.Tone(f, 25.0), f < 3000) for f in (1000.0, 2000.0, 3000.0, 4000.0)]
     answers = answers_of(trials, AUDIOMETER)
-    state = model.assess(answers)
+    state = model.weigh(answers)
     part = model.names.index("flat, +12 dB")
     only = np.zeros(len(model.names))
     only[part] = 1.0

@@ -9,15 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import earshift as es
-from earshift.engine.stimulus import (
-    AUDIOMETER_HZ,
-    DOMAINS,
-    FINE_HZ,
-    INTERAURAL_DB,
-    LEVELS_DB_HL,
-    allowed,
-    as_domain,
-)
+from earshift.engine.cross_hearing import INTERAURAL_DB
+from earshift.engine.domain import AUDIOMETER_HZ, DOMAINS, FINE_HZ, LEVELS_DB_HL, as_domain
+from earshift.engine.limits import allowed
 from earshift.engine.values import TRANSDUCERS
 
 BAD_NUMBERS = [

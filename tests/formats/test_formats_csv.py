@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from test_formats import GOOD, aux, xpt
-from test_formats import nhanes as nhanes_format
 
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.audiogram import Audiogram
 from earshift.formats import IMPORTS, References, read_references, sheets
+from earshift.formats import nhanes as nhanes_format
 from earshift.formats.files import guard, unguard
 from earshift.formats.references import MAX_ITEMS
+from support.surveys import GOOD, aux, xpt
 
 ZONE = {"timezone": "Europe/Berlin"}
 LONG = "person,date,ear,frequency_hz,threshold_db_hl"
@@ -90,10 +90,10 @@ def test_a_bad_row_takes_its_audiogram_with_it_and_no_other(tmp_path: Path) -> N
     [
         ("A,,left,500,99", "99 may be a threshold or a code"),
         ("A,,left,500,120", "120 may be a threshold or a code"),
-        ("A,,left,500,666", "666 dB HL cannot be"),
-        ("A,,left,500,888", "888 dB HL cannot be"),
-        ("A,,left,500,999", "999 dB HL cannot be"),
-        ("A,,left,500,-99", "-99 dB HL cannot be"),
+        ("A,,left,500,666", "666 dB HL is not possible"),
+        ("A,,left,500,888", "888 dB HL is not possible"),
+        ("A,,left,500,999", "999 dB HL is not possible"),
+        ("A,,left,500,-99", "-99 dB HL is not possible"),
         ("A,,left,500,NR", "neither a number nor a code"),
         ("A,,left,500,1e1", "neither a number nor a code"),
         ("A,,left,500,nan", "neither a number nor a code"),
@@ -101,18 +101,18 @@ def test_a_bad_row_takes_its_audiogram_with_it_and_no_other(tmp_path: Path) -> N
         ("A,,left,500,1_0", "neither a number nor a code"),
         ("A,,left,500,١٠", "neither a number nor a code"),
         ("A,,left,500," + "9" * 5000, "neither a number nor a code"),
-        ("A,,left,500,", "no threshold in this audiogram"),
+        ("A,,left,500,", "this audiogram has no threshold"),
         ("A,,both,500,10", "ear must be left or right"),
         ("A,,left,0.5,10", "not kHz"),
-        ("A,,left,5e2,10", "no frequency"),
+        ("A,,left,5e2,10", "not a frequency"),
         ("A,,left,99999,10", "100 to 20000 Hz"),
         (" ,,left,500,10", "the person is missing"),
         ("A" * 201 + ",,left,500,10", "longer than 200"),
         ("A\x07,,left,500,10", "cannot be stored"),
-        ("A,2025-07-01 10:00:00,left,500,10", "names no time zone: give timezone"),
-        ("A,2025-07-01,left,500,10", "names no time zone"),
-        ("A,01.07.2025,left,500,10", "no date or time"),
-        ("A,2025-02-30,left,500,10", "no date or time"),
+        ("A,2025-07-01 10:00:00,left,500,10", "has no time zone: give timezone"),
+        ("A,2025-07-01,left,500,10", "has no time zone"),
+        ("A,01.07.2025,left,500,10", "not a date or time"),
+        ("A,2025-02-30,left,500,10", "not a date or time"),
         ("A,1066-10-14T10:00Z,left,500,10", "not between 1900 and now"),
         ("A,9999-12-31T23:59-10:00,left,500,10", "not between 1900 and now"),
         ("A,2990-01-01T00:00Z,left,500,10", "future"),
@@ -172,7 +172,7 @@ def test_simulated_ears_are_rejected(tmp_path: Path) -> None:
 def test_a_frequency_twice_is_no_mean(tmp_path: Path) -> None:
     found = read(tmp_path, f"{LONG}\nA,,left,500,10\nA,,left,500,20\n")
     assert not found.accepted
-    assert "500 Hz comes twice" in reasons(found)[3]
+    assert "500 Hz appears twice" in reasons(found)[3]
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_times_become_utc(tmp_path: Path, text: str, utc: tuple[int, ...]) -> No
 
 def test_a_time_that_the_clocks_skipped_is_rejected(tmp_path: Path) -> None:
     found = read(tmp_path, f"{LONG}\nA,2025-03-30 02:30:00,left,500,10\n", **ZONE)
-    assert "skipped by the clocks" in reasons(found)[2]
+    assert "does not exist on the clocks" in reasons(found)[2]
 
 
 # --- Wide tables ----------------------------------------------------------------------------------
@@ -329,17 +329,17 @@ def test_the_importer_takes_the_apostrophe_off(tmp_path: Path) -> None:
         ("person,left500\nÄ,10\n".encode("latin-1"), "not UTF-8"),
         ("person,left500\nA,10\n".encode("utf-16-le"), "null bytes"),
         (b"person,left500\nA\x00,10\n", "null bytes"),
-        (b"\x1f\x8b\x08\x00", "packed"),
-        (b"PK\x03\x04xxxx", "packed"),
+        (b"\x1f\x8b\x08\x00", "compressed"),
+        (b"PK\x03\x04xxxx", "compressed"),
         (b"a,b\n1,2\n", "no column for the person"),
         (b"person,name\nA,B\n", "neither"),
         (b"person,ear,frequency_hz,threshold_db_hl,left500\n", "both"),
         (b"person,person,left500\n", "person more than once"),
         (b"person,left500,L500\n", "left ear at 500 Hz more than once"),
         (b"person,left50\n", "100 to 20000 Hz"),
-        (b'person,left500\n"A,10\n', "not a sound CSV"),
-        (b'person,left500\n"A"x,10\n', "not a sound CSV"),
-        (b"person,left500\n" + b"A" * 200_000 + b",1\n", "not a sound CSV"),
+        (b'person,left500\n"A,10\n', "not a valid CSV"),
+        (b'person,left500\n"A"x,10\n', "not a valid CSV"),
+        (b"person,left500\n" + b"A" * 200_000 + b",1\n", "not a valid CSV"),
         (b"person,left500\n" + b"A" * 2_000_000, "more than 1,000,000 characters"),
         (b"person,left500," + b"x," * 3000 + b"\n", "3003 columns"),
         (b"x," * 1_000_000, "characters"),
@@ -380,11 +380,11 @@ def test_too_many_rejected_rows_are_refused(tmp_path: Path) -> None:
         ({"sentinels": {"NR": "deaf"}}, "must mean one of"),
         ({"sentinels": {"NR": "no response", " nr": "not tested"}}, "given twice"),
         ({"sentinels": ["NR"]}, "must map text to text"),
-        ({"no_response_db_hl": 999}, "cannot be"),
+        ({"no_response_db_hl": 999}, "is not possible"),
         ({"no_response_db_hl": {500: "x"}}, "must be a number"),
         ({"sd_db": 0}, "sd_db must be positive"),
         ({"columns": {"nowhere": "person"}}, "no column of this name, got 'nowhere'"),
-        ({"bananas": 1}, "no such option"),
+        ({"bananas": 1}, "unknown option"),
     ],
 )
 def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], says: str) -> None:
@@ -395,7 +395,7 @@ def test_options_that_make_no_sense(tmp_path: Path, options: dict[str, Any], say
 def test_kinds(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="not one of csv, mie, fhir, nhanes"):
         read(tmp_path, "", "xml")
-    with pytest.raises(ValueError, match="of no known kind"):
+    with pytest.raises(ValueError, match="of an unknown kind"):
         read_references(tmp_path / "x.pdf")
     for kind in IMPORTS:
         with pytest.raises(ValueError, match="there is no file"):

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import earshift as es
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.audiogram import Audiogram
 from earshift.formats import EXPORTS, export, read_references, tables
 from earshift.records import (
     Calibration,

@@ -58,8 +58,8 @@ def test_an_exam_from_begin_to_quit_is_the_librarys() -> None:
     listener = es.Listener(MILD, seed=2)
     while not by_hand.done:
         by_hand.tell(by_hand.ask(), listener(by_hand.ask()))
-    assert talk.sitting is not None
-    assert talk.sitting.to_dict() == by_hand.to_dict()
+    assert talk.procedure is not None
+    assert talk.procedure.to_dict() == by_hand.to_dict()
     answer = good(talk, "verdict", places=[1000, 4000])
     assert [t["frequency_hz"] for t in answer["thresholds"]] == [1000.0, 4000.0]
     assert answer["tones"] == 12
@@ -108,8 +108,8 @@ def test_an_answer_sent_twice_is_taken_once() -> None:
     good(talk, "begin", kind="exam")
     good(talk, "tell", heard=True, trial=1)
     assert "the one to answer now, which is 2" in refused(talk, "tell", heard=True, trial=1)
-    assert talk.sitting is not None
-    assert len(talk.sitting.trials) == 1
+    assert talk.procedure is not None
+    assert len(talk.procedure.trials) == 1
 
 
 def test_ids_come_back() -> None:
@@ -147,7 +147,7 @@ def test_data_with_looser_limits_are_not_loaded(looser: dict[str, Any]) -> None:
     data = es.Exam(**looser).to_dict()
     talk = Conversation()
     assert "--limits none" in refused(talk, "load", data=data)
-    assert talk.sitting is None
+    assert talk.procedure is None
     good(Conversation(limited=False), "load", data=data)
 
 
@@ -239,7 +239,7 @@ def test_other_stimuli_need_no_limits_said_out_loud() -> None:
 def test_what_cannot_be_done_is_said(do: str, fields: dict[str, Any], words: str) -> None:
     talk = Conversation()
     assert words in refused(talk, do, **fields)
-    assert talk.sitting is None
+    assert talk.procedure is None
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from matplotlib.lines import Line2D
 from PIL import Image
 
 import earshift as es
-from earshift.engine.field import Threshold
+from earshift.engine.thresholds import Threshold
 from earshift.studies import figures
 from earshift.studies.figures import Curve, Panel
 from support.helpers import HZ, MILD, NORMAL
@@ -154,7 +154,7 @@ def test_a_picture_shows_its_data(tmp_path: Path) -> None:
 
 
 def test_every_strategy_of_a_study_has_a_style_of_its_own() -> None:
-    from earshift.studies.study import STRATEGIES
+    from earshift.studies.paper import STRATEGIES
 
     assert tuple(figures.STYLES) == STRATEGIES
     for position in range(3):

@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 
 import earshift as es
 from earshift.engine import ep, kernels
-from earshift.engine.field import Answers, Field, evidence
+from earshift.engine.answers import Answers
+from earshift.engine.evidence import Rates, empty_sites, evidence, no_reference
+from earshift.engine.field import Field
+from earshift.simulate.run import run
 
 Array = NDArray[np.float64]
 
@@ -29,10 +32,7 @@ def run_exam(
 ) -> Sitting:
     """Ask and answer until that many tones were told, whether the sitting is done or not."""
     listener = es.Listener(ear, seed=seed, lapse=lapse)
-    while len(sitting.trials) < tones:
-        tone = sitting.ask()
-        sitting.tell(tone, listener(tone))
-    return sitting
+    return run(sitting, listener, tones - len(sitting.trials))
 
 
 def tell_all(sitting: Sitting, trials: Iterable[es.Trial]) -> Sitting:
@@ -106,19 +106,17 @@ def field_evidence(
     rho: float = 0.0,
     guess: float = 0.0,
     lapse: float = 0.0,
+    between_ears: float = 0.0,
 ) -> tuple[float, Array, bool]:
     """log p(answers | theta, rho, reference), its gradient in theta, and whether EP settled."""
-    axes = rows.places.shape[1]
-    if reference is None:
-        slope_mean, theta_f, b_f, G_f = 0.0, theta, np.zeros(0), np.zeros((0, 0))
-        gaps_ref = np.zeros((axes, 0, rows.places.shape[0]))
-    else:
-        slope_mean, theta_f = reference.slope_mean, reference.theta
-        b_f, G_f = reference.b, reference.G
-        gaps_ref = gaps_of(reference.places, rows.places)
+    theta = np.asarray(theta, dtype=float)
+    tied_to = (
+        no_reference(theta, 0.0, rows.places)
+        if reference is None
+        else reference.as_reference(rows.places)
+    )
     log_Z, grad, _, _, settled = evidence(
-        np.asarray(theta, dtype=float), rho, slope_mean, theta_f, b_f, G_f, gaps_ref,
-        gaps_of(rows.places, rows.places), rows.place, rows.intensity, rows.answer,
-        rows.gauss_tau, guess, lapse, np.zeros(rows.count), np.zeros(rows.count), 1e-10,
+        theta, rho, tied_to, rows.rows(between_ears), Rates(guess, lapse),
+        empty_sites(rows.count), 1e-10,
     )  # fmt: skip
     return float(log_Z), grad, bool(settled)

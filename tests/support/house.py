@@ -90,9 +90,9 @@ class House:
 def become_device(page: Page) -> dict[str, Any]:
     """Make the browser of a page of the app a device. Gives its fingerprint."""
     register = """async (typed) => {
-      const setup = await import("/static/setup.js");
-      setup.becomeDevice();
-      return setup.fingerprint(typed);
+      const device = await import("/static/browser_device.js");
+      device.becomeDevice();
+      return device.fingerprint(typed);
     }"""
     fingerprint: dict[str, Any] = page.evaluate(register, TYPED)
     return fingerprint

@@ -20,6 +20,7 @@ from earshift.records import (
     Visit,
     VisitBundle,
 )
+from earshift.simulate.run import run
 
 START = datetime(2026, 3, 4, 23, 30, tzinfo=UTC)  # the next day already in Berlin
 PERSON = Person(17, "B-1042", "Anna Müller", date(1980, 3, 5), "female")
@@ -34,9 +35,7 @@ VISIT = Visit(
 
 def answer(sitting: es.Exam | es.Screen, listener: es.Listener, catches: Sequence[bool]) -> None:
     """Run a sitting to its end, silent trials last."""
-    while not sitting.done:
-        tone = sitting.ask()
-        sitting.tell(tone, listener(tone))
+    run(sitting, listener)
     if isinstance(sitting, es.Screen):
         for heard in catches:
             sitting.tell_catch(heard)

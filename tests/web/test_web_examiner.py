@@ -184,7 +184,7 @@ def test_a_working_day_by_keyboard_alone(page: Page, address: str) -> None:
     expect(page.locator("#exams")).to_contain_text("audiogram")
 
     page.goto(f"{person}/test")
-    expect(page.locator("#references")).to_contain_text("Left ear: no reference yet")
+    expect(page.locator("#references")).to_contain_text("Left ear: no usable reference yet")
     keyboard.press("[name=ears][value=left]", "Space")
     keyboard.press("#practice", "Space")
     expect(page.locator("#practice")).not_to_be_checked()
@@ -215,7 +215,7 @@ def test_a_working_day_by_keyboard_alone(page: Page, address: str) -> None:
     answer_by_keys(page, ear(REFERENCE, worse_db=30), most=3)
     expect(page.locator("#tones tbody tr")).not_to_have_count(0)
     keyboard.press("[data-action=undo]")
-    expect(page.locator("#message")).to_contain_text("taken back")
+    expect(page.locator("#message")).to_contain_text("undone")
     keyboard.press("[data-action=pause]")
     expect(page.locator("#desk")).to_be_hidden()
     keyboard.press("[data-action=resume]")
@@ -237,13 +237,13 @@ def test_a_person_is_found_and_corrected_and_work_goes_on(
     found = page.locator("#found").get_by_role("link", name="Ada King")
     expect(found).to_be_visible()
     expect(page.locator("#work")).to_contain_text("unfinished")
-    page.locator("#work").get_by_role("link", name="Go on").first.click()
+    page.locator("#work").get_by_role("link", name="Continue").first.click()
     expect(page.locator("#desk")).to_be_visible()
     page.goto(address + past["new person"])
     page.get_by_role("button", name="Correct").click()
     page.locator("#correct").get_by_label("Code").fill("L-2")
-    page.get_by_label("Why is this corrected?").fill("typed wrongly")
-    page.get_by_role("button", name="Save the correction").click()
+    page.get_by_label("Reason for the correction").fill("typed wrongly")
+    page.get_by_role("button", name="Save correction").click()
     expect(page.locator("#identity")).to_contain_text("L-2")
 
 
@@ -256,8 +256,8 @@ def test_a_baseline_is_chosen_with_its_reason(
     card.get_by_role("button", name="Should it be revised?").click()
     expect(card.locator("#proposals li")).not_to_have_count(0)
     card.locator("#baseline-exam").select_option(index=0)
-    card.get_by_label("Why, and who decided it").fill("first day at work, Dr K")
-    card.get_by_role("button", name="Choose this baseline").click()
+    card.get_by_label("Reason, and who decided").fill("first day at work, Dr K")
+    card.get_by_role("button", name="Use as baseline").click()
     expect(card.locator("#baselines")).to_contain_text("chosen by")
     expect(card.locator("#baselines")).to_contain_text("first day at work, Dr K")
 
@@ -273,6 +273,56 @@ def test_refusals_are_said_beside_the_button(
     expect(page.locator("#warnings")).to_contain_text("to compare with")
 
 
+def test_references_are_offered_as_the_server_says(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    """The baseline is chosen at first, a choice is kept, and what cannot be chosen says why."""
+    person = clinic.person("Often tested", "O-1")
+    for on, source in (("2020-01-02", "first day"), ("2024-03-04", "works doctor")):
+        clinic.post(
+            f"/api/people/{person}/audiograms",
+            {"ear": "right", "measured_on": on, "thresholds": REFERENCE, "source": source},
+        )
+    tablet = clinic.post("/api/devices", {**BROWSER, "name": "Tablet for references"})["id"]
+    sign_in(page, address, "bob")
+    settled(page, f"{address}/people/{person}/test")
+    right = page.get_by_label("Right ear: compare with")
+    expect(right.locator("option:checked")).to_have_text(
+        "audiogram, 2020-01-02 (first day) – baseline"
+    )
+    expect(right.locator("option")).to_have_count(2)
+    right.select_option(label="audiogram, 2024-03-04 (works doctor)")
+    page.get_by_label("Left ear", exact=True).uncheck()
+    expect(right.locator("option:checked")).to_have_text("audiogram, 2024-03-04 (works doctor)")
+    page.get_by_label("Device").select_option(tablet)
+    expect(right).to_have_count(0)
+    told = page.locator("#references")
+    expect(told).to_contain_text("Right ear: no usable reference yet")
+    choices = clinic.get(f"/api/people/{person}")["references"]
+    (of_tablet,) = [one for one in choices if one["device"] == tablet]
+    for choice in of_tablet["ears"]["right"]:
+        expect(told).to_contain_text(choice["reason"])
+
+
+def test_cautions_follow_the_checklist(page: Page, address: str, past: dict[str, str]) -> None:
+    sign_in(page, address, "bob")
+    settled(page, f"{address}{past['new person']}/test")
+    warnings = page.locator("#warnings")
+    page.get_by_label("Hours since noise at work").fill("13")
+    page.get_by_label("Otoscopy, left ear").select_option("wax")
+    page.get_by_label("Hearing aids removed").select_option("no")
+    for caution in ("Less than 14 hours", "Left ear: otoscopy was not normal", "must be removed"):
+        expect(warnings).to_contain_text(caution)
+    page.get_by_label("Hours since noise at work").fill("14")
+    page.get_by_label("Otoscopy, left ear").select_option("normal")
+    expect(warnings).not_to_contain_text("14 hours")
+    expect(warnings).not_to_contain_text("otoscopy")
+    expect(
+        page.get_by_label("The listener, on")
+    ).to_be_disabled()  # an audiometer plays nothing here
+    expect(page.get_by_label("Self-test")).to_be_disabled()
+
+
 def test_the_listeners_link_is_made_shown_once_and_ended(
     page: Page, address: str, clinic: Clinic
 ) -> None:
@@ -285,7 +335,7 @@ def test_the_listeners_link_is_made_shown_once_and_ended(
     expect(page.locator("#warnings")).to_contain_text("relative")
     page.get_by_label("The listener, on").check()
     page.get_by_label("Self-test").check()
-    page.get_by_label("calibration is expired or missing").check()
+    page.get_by_label("calibration has expired").check()
     page.get_by_role("button", name="Start the test").click()
     link = page.get_by_label("The listener's link")
     expect(page.get_by_role("link", name="Open here")).to_have_count(0)
@@ -306,7 +356,7 @@ def test_who_is_alone_may_open_the_link_here(page: Page, tmp_path: Path) -> None
         page.goto(f"{address}/open?token=once")
         make = """async ([device, person]) => {
           const { post } = await import("/static/api.js");
-          const fingerprint = (await import("/static/setup.js")).fingerprint({});
+          const fingerprint = (await import("/static/browser_device.js")).fingerprint();
           const { id } = await post("/api/devices", { ...device, fingerprint });
           return (await post("/api/people", person)).id;
         }"""
@@ -315,7 +365,7 @@ def test_who_is_alone_may_open_the_link_here(page: Page, tmp_path: Path) -> None
         page.get_by_label("Full exam").check()
         page.get_by_label("Device").select_option("Own")
         page.get_by_label("The listener, on").check()
-        page.get_by_label("calibration is expired or missing").check()
+        page.get_by_label("calibration has expired").check()
         page.get_by_role("button", name="Start the test").click()
         with page.expect_popup() as opened:
             page.get_by_role("link", name="Open here").click()
@@ -326,18 +376,18 @@ def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) ->
     sign_in(page, address, "bob")
     page.goto(f"{address}/devices")
     page.get_by_label("Name").fill("Booth 7")
-    page.get_by_role("button", name="Add the device").click()
+    page.get_by_role("button", name="Add device").click()
     page.wait_for_url(f"{address}/devices/*")
     expect(page.locator("#of-table")).to_be_hidden()
     page.get_by_label("Laboratory").fill("Example Lab")
-    page.get_by_role("button", name="Save the calibration").click()
+    page.get_by_role("button", name="Save calibration").click()
     expect(page.locator("#message")).to_contain_text("Calibration saved")
     expect(page.locator("#state")).to_contain_text("calibrated")
     page.get_by_label("Who listened").fill("bob")
     for cell in page.locator("#deviations input").all():
         cell.fill("0")
     page.get_by_label("Left ear, 4000 Hz").first.fill("15")
-    page.get_by_role("button", name="Save the check").click()
+    page.get_by_role("button", name="Save check").click()
     expect(page.locator("#message")).to_contain_text("blocked")
     expect(page.locator("#blocked")).not_to_be_empty()
 
@@ -345,11 +395,11 @@ def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) ->
 def test_this_browser_becomes_a_device(page: Page, address: str, clinic: Clinic) -> None:
     sign_in(page, address, "bob")
     page.goto(f"{address}/devices")
-    page.get_by_label("What is it?").select_option("browser")
+    page.get_by_label("Type of device").select_option("browser")
     expect(page.locator("#fingerprint dt")).to_have_count(4)
     page.locator("#new").get_by_label("Name").fill("This desk")
-    page.get_by_label("Earphones", exact=True).fill("wired ones")
-    page.get_by_role("button", name="Add the device").click()
+    page.get_by_label("Headphones", exact=True).fill("wired ones")
+    page.get_by_role("button", name="Add device").click()
     page.wait_for_url(f"{address}/devices/*")
     stored = clinic.get(page.url.replace(address, "/api"))["fingerprint"]
     assert stored["earphones"] == "wired ones"
@@ -518,7 +568,7 @@ def test_what_is_asked_after_an_undo_must_be_played_again(
     expect(page.locator("#tones tbody tr")).to_have_count(1)
     desk.play()
     page.locator("[data-action=undo]").click()
-    expect(page.locator("#message")).to_contain_text("taken back")
+    expect(page.locator("#message")).to_contain_text("undone")
     expect(page.locator("#heard")).to_be_disabled()
     desk.play()
 
@@ -578,7 +628,7 @@ def test_a_file_is_imported(page: Page, address: str, tmp_path: Path) -> None:
     page.goto(f"{address}/import")
     page.get_by_label("File", exact=True).set_input_files(file)
     page.get_by_role("button", name="Import").click()
-    expect(page.locator("#outcome")).to_contain_text("1 audiograms added")
+    expect(page.locator("#outcome")).to_contain_text("Audiograms added: 1")
     page.locator("#outcome").get_by_role("link").click()
     expect(page.locator("#exams")).to_contain_text("audiogram")
 
@@ -602,14 +652,14 @@ def test_users_are_added_and_changed(page: Page, address: str) -> None:
     page.goto(f"{address}/users")
     page.locator("#new").get_by_label("User name").fill("cleo")
     page.get_by_label("First password").fill(PASSWORD)
-    page.get_by_role("button", name="Add the user").click()
+    page.get_by_role("button", name="Add user").click()
     page.get_by_role("button", name="Change cleo").click()
-    page.locator("#change").get_by_label("State").select_option("disabled")
-    page.locator("#change").get_by_label("Why").fill("left the clinic")
-    page.get_by_role("button", name="Save the change").click()
+    page.locator("#change").get_by_label("Status").select_option("disabled")
+    page.locator("#change").get_by_label("Reason").fill("left the clinic")
+    page.get_by_role("button", name="Save changes").click()
     expect(page.locator("#list tr", has_text="cleo")).to_contain_text("disabled")
-    page.get_by_label("What it is for").fill("export")
-    page.get_by_role("button", name="Make a token").click()
+    page.get_by_label("Purpose").fill("export")
+    page.get_by_role("button", name="Create token").click()
     expect(page.locator("#tokens code")).not_to_be_empty()
 
 
@@ -717,9 +767,9 @@ def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> No
         (x1, x2, _, _), (_, _, y1, y2) = lengths
         assert x2 - x1 == pytest.approx(y2 - y1)  # one octave; from 20 to 40 dB
         assert y2 > y1
-        rows = signed_in.locator(".twin tbody tr").all_text_contents()
+        rows = signed_in.locator(".numbers tbody tr").all_text_contents()
         assert len(rows) == 4
-        assert "none at 90" in rows[-1]
+        assert "no response at 90" in rows[-1]
 
 
 def test_relative_levels_are_never_called_hearing_levels(signed_in: Page, address: str) -> None:

@@ -342,7 +342,7 @@ def test_who_hears_nothing_at_all_does_not_get_on(room: Room) -> None:
 
 
 SIDE_CHECK = """async (steps) => {
-  const { createSideCheck } = await import("/static/setup.js");
+  const { createSideCheck } = await import("/static/side_check.js");
   let chances = [];
   const check = createSideCheck(() => chances.shift());
   return steps.map(([ear, said]) => {
@@ -399,7 +399,7 @@ def test_on_another_device_no_tone_is_played(room: Room) -> None:
 def test_a_device_without_a_number_is_known_by_the_rest(room: Room) -> None:
     exam = FakeExam([tone()])
     listener = room(exam)
-    listener.page.evaluate("import('/static/setup.js').then((setup) => setup.becomeDevice())")
+    listener.page.evaluate("import('/static/browser_device.js').then((of) => of.becomeDevice())")
     listener.set_up()
     assert "installation" not in exam.told("ready")[0]["fingerprint"]
 
@@ -407,10 +407,10 @@ def test_a_device_without_a_number_is_known_by_the_rest(room: Room) -> None:
 def test_a_browser_keeps_its_number(room: Room) -> None:
     page = room(FakeExam([tone()])).page
     look = """async () => {
-      const setup = await import("/static/setup.js");
-      const before = setup.fingerprint({}).installation;
-      setup.becomeDevice();
-      return [before, setup.fingerprint({}).installation];
+      const device = await import("/static/browser_device.js");
+      const before = device.fingerprint().installation;
+      device.becomeDevice();
+      return [before, device.fingerprint().installation];
     }"""
     before, first = page.evaluate(look)
     assert before is None
@@ -421,12 +421,12 @@ def test_what_must_be_mended_stands_in_the_set_up(room: Room) -> None:
     exam = FakeExam([tone(), tone()], problem="Turn the volume down.")
     listener = room(exam)
     listener.at("headphones")
-    assert listener.page.inner_text("#to-mend") == "Turn the volume down."
+    assert listener.page.inner_text("#to-fix") == "Turn the volume down."
     listener.set_up_until("instruction")
-    assert listener.page.inner_text("#to-mend") == "Turn the volume down."
+    assert listener.page.inner_text("#to-fix") == "Turn the volume down."
     listener.do("next")
     listener.at("test")
-    assert listener.page.locator("#to-mend").is_hidden()
+    assert listener.page.locator("#to-fix").is_hidden()
 
 
 def test_trouble_in_the_set_up_checks_the_ears_again(room: Room) -> None:
@@ -785,8 +785,8 @@ def test_a_volume_at_which_nothing_is_too_soft_is_refused(house: House, page: Pa
     listener.set_up_until("instruction")
     listener.hear({ear: [(1000.0, -200.0)] for ear in ("right", "left")})
     listener.do("next")
-    listener.at("to-mend")
-    assert "volume" in page.inner_text("#to-mend")
+    listener.at("to-fix")
+    assert "volume" in page.inner_text("#to-fix")
     assert page.locator("#sides").is_visible()
 
 

@@ -83,7 +83,7 @@ class Desk:
         )
 
     def _question(self) -> str:
-        from earshift.engine.exam import Screen
+        from earshift.engine.screen import Screen
 
         sitting = self._session.sitting
         assert isinstance(sitting, Screen)
@@ -122,7 +122,7 @@ class Desk:
                     return
 
     def _progress(self, shown: "Presentation") -> tuple[str, dict[str, Any]]:
-        from earshift.engine.exam import Screen
+        from earshift.engine.screen import Screen
 
         sitting, tones = self._session.sitting, self._session.tones
         progress: dict[str, Any] = {"tones": tones}
@@ -137,7 +137,7 @@ class Desk:
 
     def _simulated(self, shown: "Presentation") -> bool:
         """A listener drawn anew for every presentation, so that a resumed one answers the same."""
-        from earshift.engine.stimulus import Tone
+        from earshift.engine.tone import Tone
         from earshift.simulate.listener import Listener
 
         assert self._simulate is not None

@@ -23,7 +23,7 @@ from earshift.engine.refusal import Conflict
 if TYPE_CHECKING:
     from earshift.clinic.begin import Wanted
     from earshift.devices.delivery import Delivery
-    from earshift.engine.stimulus import Limits
+    from earshift.engine.limits import Limits
     from earshift.records import Person
     from earshift.store import Store
 

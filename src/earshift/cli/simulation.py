@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import earshift
-from earshift.cli.app import RULE_VERDICTS, VERDICTS, AsJson, Seed, app, fail
+from earshift.cli.app import AsJson, Seed, app, fail
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from earshift.engine.exam import Exam, Screen
+    from earshift.engine.exam import Exam
+    from earshift.engine.screen import Screen
     from earshift.simulate.listener import Listener
 
 
@@ -22,12 +23,13 @@ def _first_exam(listener: "Listener", seed: int, tones: int, quiet: bool, title:
     from rich.console import Console
     from rich.progress import track
 
+    from earshift.simulate.run import steps
+
     exam = earshift.Exam(seed=seed, max_tones=tones)
-    steps = range(tones)
+    played = steps(exam, listener, tones)
     console = Console(stderr=True, quiet=quiet)
-    for _ in track(steps, description=title, console=console, transient=False):
-        tone = exam.ask()
-        exam.tell(tone, listener(tone))
+    for _ in track(played, description=title, total=tones, console=console, transient=False):
+        pass
     return exam
 
 
@@ -39,14 +41,14 @@ def simulate(
         str | None, typer.Option(help="Settings: best (the default) or paper.")
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15, msha-sts.")
+        str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15 or msha-sts.")
     ] = None,
     seed: Seed = 0,
-    max_tones: Annotated[int, typer.Option(min=1, help="Stop undecided after so many.")] = 30,
+    max_tones: Annotated[int, typer.Option(min=1, help="Stop undecided after so many tones.")] = 30,
     first_tones: Annotated[int, typer.Option(min=1, help="Tones of the reference exam.")] = 50,
     spread: Annotated[float, typer.Option(help="Spread of the simulated listener, dB.")] = 3.0,
-    lapse: Annotated[float, typer.Option(help="Share of audible tones missed.")] = 0.0,
-    guess: Annotated[float, typer.Option(help="Share of inaudible tones reported.")] = 0.0,
+    lapse: Annotated[float, typer.Option(help="Probability of missing an audible tone.")] = 0.0,
+    guess: Annotated[float, typer.Option(help="Probability of reporting an inaudible tone.")] = 0.0,
     as_json: AsJson = False,
 ) -> None:
     """One simulated person: a reference exam as class OLD, then a screen as class NEW.
@@ -57,7 +59,7 @@ def simulate(
         options = {"spread_db": spread, "lapse": lapse, "guess": guess}
         before = earshift.Listener.of_class(old, seed=(seed, 1), **options)
         after = earshift.Listener.of_class(new, seed=(seed, 2), **options)
-        from earshift.engine.change import as_protocol
+        from earshift.engine.protocol import as_protocol
         from earshift.engine.rules import as_rule
 
         if rule is not None and protocol is not None:
@@ -77,10 +79,9 @@ def simulate(
 
 def _screen_rows(screen: "Screen", listener: "Listener") -> "Iterator[dict[str, Any]]":
     """Run a screen to its end; one row per tone, with the evidence after it."""
-    while not screen.done:
-        tone = screen.ask()
-        heard = listener(tone)
-        screen.tell(tone, heard)
+    from earshift.simulate.run import steps
+
+    for tone, heard in steps(screen, listener):
         yield {
             **tone.to_dict(),
             "heard": heard,
@@ -123,8 +124,9 @@ def _live_table(screen: "Screen", listener: "Listener", title: str) -> None:
     verdict = screen.verdict()
     if not console.is_terminal:
         console.print()  # a live table ends without a line break in a file
-    words = VERDICTS if screen.rule is None else RULE_VERDICTS
-    console.print(f"[bold]{words[verdict.decision]}[/bold]")
+    from earshift.report.words import headline
+
+    console.print(f"[bold]{headline(verdict.decision)}[/bold]")
     console.print(str(verdict))
 
 
@@ -153,6 +155,7 @@ def demo(
     first = _first_exam(before, seed, 50, as_json, "first exam")
     shown = list(first.domain.smooth[0].values)
     reference = first.thresholds(shown)
+    from earshift.report.words import headline
     from earshift.studies.figures import Panel, save_audiograms
 
     panels, results = [], {}
@@ -162,7 +165,7 @@ def demo(
         rows = list(_screen_rows(screen, listener))
         verdict = screen.verdict()
         console.print(f"\n[bold]Screen of {name}[/bold]: {len(rows)} tones")
-        console.print(f"  {VERDICTS[verdict.decision]}")
+        console.print(f"  [bold]{headline(verdict.decision)}[/bold]")
         console.print(f"  {verdict}")
         results[ear] = {**verdict.to_dict(), "rows": rows}
         panels.append(

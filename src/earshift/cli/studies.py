@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from earshift.studies.study import Work
+    from earshift.studies.case import Case
 
 study = typer.Typer(
     help="Simulation studies: resumable, on local cores or a Dask cluster.",
@@ -25,7 +25,7 @@ study = typer.Typer(
 )
 app.add_typer(study, name="study")
 
-Out = Annotated[Path, typer.Option(help="Folder for rows, tables and pictures; resumed if there.")]
+Out = Annotated[Path, typer.Option(help="Folder for rows, tables, pictures; resumed if it exists.")]
 Jobs = Annotated[int, typer.Option(min=1, help="Local worker processes.")]
 Cluster = Annotated[
     str | None, typer.Option(help="Address of a Dask scheduler, e.g. tcp://10.0.0.1:8786.")
@@ -34,7 +34,7 @@ Reps = Annotated[int, typer.Option(min=1, help="Repetitions of every condition."
 
 
 def _run_study(
-    cases: "Sequence[Work]",
+    cases: "Sequence[Case]",
     out: Path,
     jobs: int,
     cluster: str | None,
@@ -52,7 +52,7 @@ def _run_study(
         TimeRemainingColumn,
     )
 
-    from earshift.studies.study import run_study
+    from earshift.studies.run import run_study
 
     bar = Progress(
         TextColumn(title),
@@ -75,12 +75,12 @@ def _run_study(
             )
     except KeyboardInterrupt:
         typer.secho(
-            f"stopped; what is finished is in {out}, and the same command goes on from there",
+            f"stopped; finished cases are in {out}, and the same command resumes from there",
             err=True,
         )
         raise typer.Exit(130) from None
     except BrokenExecutor:
-        raise fail("a worker process was killed; the same command goes on from there") from None
+        raise fail("a worker process was killed; run the same command to resume") from None
     except (ValueError, OSError) as error:
         raise fail(error) from None
     except ImportError as error:
@@ -89,7 +89,7 @@ def _run_study(
 
 @contextmanager
 def _cases_of_real_ears() -> "Iterator[None]":
-    """Around the reading of real ears: what is wrong with them is said in one line."""
+    """Around the reading of real ears: one line says what is wrong with them."""
     try:
         yield
     except (ValueError, OSError) as error:
@@ -99,7 +99,7 @@ def _cases_of_real_ears() -> "Iterator[None]":
 
 
 def _run_parts(
-    parts: "Mapping[str, Sequence[Work]]",
+    parts: "Mapping[str, Sequence[Case]]",
     out: Path,
     jobs: int,
     cluster: str | None,
@@ -121,11 +121,11 @@ def _finish_study(summary: dict[str, Any], out: Path, as_json: bool) -> None:
     from rich.markdown import Markdown
 
     Console().print(Markdown((out / "results.md").read_text(encoding="utf-8")))
-    typer.echo(f"All of it is in {out}")
+    typer.echo(f"Everything is in {out}")
 
 
 def _variants(
-    cases: "Sequence[Work]",
+    cases: "Sequence[Case]",
     title: str,
     command: str,
     out: Path,
@@ -134,7 +134,7 @@ def _variants(
     as_json: bool,
 ) -> None:
     """Run a study that compares variants, write its table and show it."""
-    from earshift.studies.results import write_variant_results
+    from earshift.studies.paper_page import write_variant_results
 
     frame = _run_study(cases, out, jobs, cluster, as_json)
     _finish_study(write_variant_results(frame, title, command, out), out, as_json)
@@ -153,7 +153,7 @@ def study_paper(
         str, typer.Option(help="Comma-separated: differential, bald, uncertainty, random.")
     ] = "differential,bald,uncertainty,random",
     classes: Annotated[
-        str | None, typer.Option(help="Comma-separated hearing-loss classes; all seven if absent.")
+        str | None, typer.Option(help="Comma-separated hearing-loss classes; by default all seven.")
     ] = None,
     max_tones: Annotated[int, typer.Option(min=1, help="Tones of a screen.")] = 30,
     spread: Annotated[float, typer.Option(help="Spread of the simulated listeners, dB.")] = 3.0,
@@ -165,12 +165,12 @@ def study_paper(
     """The paper's experiment: every pair of hearing-loss classes, BADS and three baselines.
 
     Writes one row per tone (tones.parquet), the table of tones to a Bayes factor of 100 beside the
-    paper's (results.md, table.csv) and the paper's figures. Killed or stopped, the same command
-    goes on where it was.
+    paper's (results.md, table.csv) and the paper's figures. If it is stopped or killed, the same
+    command resumes where it left off.
     """
-    from earshift.engine.change import as_protocol
-    from earshift.studies.results import write_paper_results
-    from earshift.studies.study import paper_cases
+    from earshift.engine.protocol import as_protocol
+    from earshift.studies.paper import paper_cases
+    from earshift.studies.paper_page import write_paper_results
 
     try:
         settings = as_protocol(protocol)
@@ -202,7 +202,7 @@ def study_options(
     as_json: AsJson = False,
 ) -> None:
     """The paper's experiment under every protocol option that the paper leaves open."""
-    from earshift.studies.study import option_cases
+    from earshift.studies.paper import option_cases
 
     title = "Protocol options (theta_g, rho_weights, evidence, hyperprior_g)"
     command = f"earshift study options --reps {reps} --seed {seed}"
@@ -219,9 +219,9 @@ def study_sensitivity(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """The paper's experiment when listeners or assumptions are others: spread, lapses, priors."""
-    from earshift.engine.change import as_protocol
-    from earshift.studies.study import sensitivity_cases
+    """The paper's experiment with other listeners or assumptions: spread, lapses, priors."""
+    from earshift.engine.protocol import as_protocol
+    from earshift.studies.paper import sensitivity_cases
 
     try:
         cases = sensitivity_cases(as_protocol(protocol), reps, seed)
@@ -249,8 +249,9 @@ def study_ears(
     as_json: AsJson = False,
 ) -> None:
     """Real ears: each against itself and against a random ear of every other class."""
-    from earshift.engine.change import as_protocol
-    from earshift.studies.study import best_candidates, ear_cases, read_ears
+    from earshift.engine.protocol import as_protocol
+    from earshift.studies.ears import read_ears
+    from earshift.studies.paper import best_candidates, ear_cases
 
     try:
         chosen = (
@@ -275,9 +276,9 @@ def study_rules(
     half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
         "held-back"
     ),
-    people: Annotated[int, typer.Option(min=1, help="Ears per condition, one a person.")] = 500,
+    people: Annotated[int, typer.Option(min=1, help="Ears per condition, one per person.")] = 500,
     compared: Annotated[
-        int, typer.Option(min=0, help="How many of them also meet the other methods.")
+        int, typer.Option(min=0, help="How many of them the other methods test too.")
     ] = 100,
     calibration: Annotated[
         int, typer.Option(min=0, help="People for calibration, four shifts each.")
@@ -297,13 +298,13 @@ def study_rules(
     the margin; calibration of P(rule met); the full audiogram after a screen. msha-sts asks the
     same of the shift as osha-sts, so its figures are the same.
     """
-    from earshift.studies import rulestudy
-    from earshift.studies.ruleresults import write_rule_results
-    from earshift.studies.study import people as draw_people
+    from earshift.studies import rules
+    from earshift.studies.ears import people as draw_people
+    from earshift.studies.rules_page import write_rule_results
 
     with _cases_of_real_ears():
         drawn = draw_people(ears, half, max(people, compared, calibration, full, frontier), seed)
-        parts = rulestudy.parts(drawn, people, compared, calibration, full, frontier, seed)
+        parts = rules.parts(drawn, people, compared, calibration, full, frontier, seed)
     frames = _run_parts(parts, out, jobs, cluster, as_json)
     command = (
         f"earshift study rules --half {half} --people {people} --compared {compared} "
@@ -336,13 +337,13 @@ def study_both(
     Threshold error against tones; verdicts and tones of screens by rule (osha-sts, niosh-15) when
     both ears changed, one did, or neither; and what the screens' belief in a tie is worth.
     """
-    from earshift.studies import pairstudy
-    from earshift.studies.pairresults import write_pair_results
+    from earshift.studies import pairs
+    from earshift.studies.pairs_page import write_pair_results
 
     with _cases_of_real_ears():
-        drawn = pairstudy.pairs(ears, half, max(people, screened, sensitivity), seed)
-        parts = pairstudy.parts(drawn, people, screened, sensitivity, seed)
-        known = pairstudy.all_pairs(ears, "tuning")
+        drawn = pairs.pairs(ears, half, max(people, screened, sensitivity), seed)
+        parts = pairs.parts(drawn, people, screened, sensitivity, seed)
+        known = pairs.all_pairs(ears, "tuning")
     frames = _run_parts(parts, out, jobs, cluster, as_json)
     command = (
         f"earshift study both --half {half} --people {people} --screened {screened} "
@@ -358,8 +359,8 @@ def study_notch(
     half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
         "held-back"
     ),
-    level: Annotated[int, typer.Option(min=1, help="Ears that stand out nowhere.")] = 400,
-    sloping: Annotated[int, typer.Option(min=0, help="Ears with a slope, no notch.")] = 200,
+    level: Annotated[int, typer.Option(min=1, help="Ears without a slope or a notch.")] = 400,
+    sloping: Annotated[int, typer.Option(min=0, help="Ears with a slope but no notch.")] = 200,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,
@@ -367,10 +368,10 @@ def study_notch(
 ) -> None:
     """Is there a notch around 3-6 kHz? Real ears with and without an added dip of 20 dB.
 
-    Share right by the number of tones, chosen actively, by BALD or at random, beside what could be
-    said if all thresholds were known.
+    How often the answer is right after each tone, with tones chosen actively, by BALD or at random,
+    beside what could be said if all thresholds were known.
     """
-    from earshift.studies.notchstudy import notch_cases, write_notch_results
+    from earshift.studies.notch import notch_cases, write_notch_results
 
     with _cases_of_real_ears():
         cases = notch_cases(ears, half, level, sloping, seed)

@@ -6,8 +6,8 @@ from datetime import date
 
 from earshift import __version__
 from earshift.days import noon
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Audiogram
 from earshift.formats import References
 from earshift.records import ExamRecord
 from earshift.store import Store

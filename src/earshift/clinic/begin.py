@@ -17,11 +17,11 @@ from earshift.clinic.plan import (
     plan_screen,
 )
 from earshift.devices.delivery import Delivery
-from earshift.engine.change import PROTOCOLS
-from earshift.engine.exam import Screen
+from earshift.engine.limits import Limits
+from earshift.engine.protocol import PROTOCOLS
 from earshift.engine.refusal import Conflict
 from earshift.engine.rules import RULES, Rule, unverified_note
-from earshift.engine.stimulus import Limits
+from earshift.engine.screen import Screen
 from earshift.records import ExamRecord
 from earshift.store import Store
 

@@ -16,15 +16,17 @@ import numpy as np
 
 from earshift.clinic.devices import compare_devices
 from earshift.clinic.plan import CLINIC_RULE
-from earshift.clinic.references import as_reference, measured_at, reference_for, references
+from earshift.clinic.references import as_reference, reference_for, references
 from earshift.days import local_day
-from earshift.engine.exam import Exam, Screen, audiogram_of
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.exam import Exam
+from earshift.engine.reference import audiogram_of
 from earshift.engine.refusal import Refusal
+from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import Rule, as_rule, judge_ear
-from earshift.engine.shift import RuleSettings
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.screen import Screen
 from earshift.engine.values import EARS
-from earshift.records import Baseline, ExamRecord
+from earshift.records import Baseline, ExamRecord, measured_or_entered_at
 
 if TYPE_CHECKING:
     from earshift.store import Store
@@ -146,7 +148,7 @@ def ear_history(
         seen = store.visit(record.visit_id)
         if seen.mode == "simulated" or record.state != "done":
             continue
-        at = measured_at(record, seen)
+        at = measured_or_entered_at(record, seen)
         # A choice counts from the moment it was made; an imported audiogram was measured before.
         earlier = [b for b in chosen if b.at <= max(at, seen.started_at)]
         baseline = known.get(earlier[-1].exam_id) if earlier else oldest
@@ -162,7 +164,7 @@ def _occasion(
     store: "Store", record: ExamRecord, baseline: ExamRecord | None, rule: Rule
 ) -> Occasion:
     seen = store.visit(record.visit_id)
-    at = measured_at(record, seen)
+    at = measured_or_entered_at(record, seen)
     day = local_day(at, seen.zone)
     undated = record.kind == "audiogram" and record.measured_at is None
     plain = Occasion(record.id, record.kind, at, day, note=UNDATED if undated else "")
@@ -172,7 +174,7 @@ def _occasion(
         return _noted(plain, "there is nothing to compare it with")
     if baseline.id == record.id:
         return _noted(plain, "the baseline")
-    if measured_at(baseline, store.visit(baseline.visit_id)) > at:
+    if measured_or_entered_at(baseline, store.visit(baseline.visit_id)) > at:
         return _noted(plain, "measured before the baseline")
     try:
         offset, words = compare_devices(store, baseline, seen.device_id, record.relative, day)

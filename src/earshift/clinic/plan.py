@@ -12,16 +12,15 @@ from earshift.clinic.rebuild import rebuild
 from earshift.clinic.references import as_reference, reference_for, references
 from earshift.days import today as local_today
 from earshift.devices.delivery import Delivery
-from earshift.engine.change import Protocol
-from earshift.engine.exam import (
-    Exam,
-    Screen,
-    audiogram_of,
-)
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.exam import Exam
+from earshift.engine.limits import Limits
+from earshift.engine.protocol import Protocol
+from earshift.engine.reference import audiogram_of
 from earshift.engine.refusal import Conflict, Refusal
+from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import Rule
-from earshift.engine.shift import RuleSettings
-from earshift.engine.stimulus import Audiogram, Limits
+from earshift.engine.screen import Screen
 from earshift.engine.values import EARS
 from earshift.records import ExamRecord, Visit
 from earshift.store import Store

@@ -9,7 +9,8 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from earshift.engine.stimulus import Domain, Limits
+from earshift.engine.domain import Domain
+from earshift.engine.limits import Limits
 from earshift.records import TrialRecord
 
 PRACTICE_HZ, PRACTICE_DB_HL, PRACTICE_TRIES = 1000.0, 40.0, 4

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from earshift.clinic.practice import detection_level_1khz
-from earshift.engine.exam import SCHEMA, Exam, Screen
+from earshift.engine.exam import Exam
+from earshift.engine.procedure import SCHEMA
 from earshift.engine.refusal import Conflict
+from earshift.engine.screen import Screen
 from earshift.records import ExamRecord, TrialRecord
 from earshift.store import Store
 from earshift.store.trials import live_trials

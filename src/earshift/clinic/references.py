@@ -1,15 +1,13 @@
 """What an ear may be compared with, and what it is compared with by default."""
 
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from earshift import records
 from earshift.clinic.rebuild import carried_trials, rebuild
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.exam import Exam
 from earshift.engine.refusal import Conflict
-from earshift.engine.stimulus import Audiogram
-from earshift.records import ExamRecord, Visit
+from earshift.records import ExamRecord, Visit, measured_or_entered_at
 from earshift.store import Store
 
 UNRELIABLE = "its answers were not reliable"
@@ -56,7 +54,7 @@ def choices(
                 caution=CAUTION if reason is None and _unreliable(store, record) else None,
             )
         )
-    found.sort(key=lambda one: (measured_at(one.record, one.visit), one.record.id))
+    found.sort(key=lambda one: (measured_or_entered_at(one.record, one.visit), one.record.id))
     return sorted(found, key=lambda one: (not one.default, one.reason is not None))
 
 
@@ -142,7 +140,7 @@ def references(
         if reason is None and _unreliable(store, record):
             reason = f"{UNRELIABLE}: it serves only when it is chosen"
         if reason is None:
-            usable.append((measured_at(record, visit), record.id, record))
+            usable.append((measured_or_entered_at(record, visit), record.id, record))
         elif record.kind != "screen":
             reasons.append((record.id, reason))
     return [record for _, _, record in sorted(usable, key=lambda item: item[:2])], reasons
@@ -152,11 +150,6 @@ def _unreliable(store: Store, record: ExamRecord) -> bool:
     """Whether silence was reported as heard too often in a full exam."""
     results = store.results(record.id) if record.kind == "exam" else []
     return bool(results) and results[-1].shown.get("reliability") == "poor"
-
-
-def measured_at(record: ExamRecord, visit: Visit) -> datetime:
-    """Where an exam stands in time; an audiogram without a date, where it was imported."""
-    return records.measured_at(record, visit) or visit.started_at
 
 
 def _why_no_reference(

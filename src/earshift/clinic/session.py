@@ -18,9 +18,11 @@ from earshift.clinic.rebuild import rebuild, without_silence
 from earshift.clinic.references import references
 from earshift.clinic.view import ExamView, TrialView, view_of
 from earshift.devices.delivery import Delivery, supervised_limits
-from earshift.engine.exam import Exam, Screen
+from earshift.engine.checks import as_heard, finite
+from earshift.engine.exam import Exam
 from earshift.engine.refusal import Conflict, Refusal
-from earshift.engine.stimulus import Tone, as_heard, finite
+from earshift.engine.screen import Screen
+from earshift.engine.tone import Tone
 from earshift.records import ExamRecord, ExamSnapshot, ResultRecord, TrialRecord, measured_on
 from earshift.store import Store
 from earshift.store.errors import ExamChanged

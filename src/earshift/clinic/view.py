@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from earshift.engine import field
-from earshift.engine.exam import (
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.exam import Exam
+from earshift.engine.rules import Rule
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import (
     SAMPLES,
-    Exam,
-    Screen,
-    Verdict,
-    reliability,
+    Threshold,
+    positive_slope_samples,
     thresholds_from_samples,
 )
-from earshift.engine.field import Threshold
-from earshift.engine.rules import Rule
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.verdict import Verdict, reliability
 from earshift.records import TrialRecord
 
 NORMAL_95 = 1.96  # standard deviations on either side of the middle that hold 95 %
@@ -246,7 +245,7 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
     if kept["kind"] == "audiogram":
         return _as_written(Audiogram.from_dict(kept["data"]), frequencies)
     mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
-    draws = field.positive_slope_samples(
+    draws = positive_slope_samples(
         mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
     )
     return thresholds_from_samples(

@@ -14,8 +14,10 @@ from earshift.devices.sound import (
     Sound,
     Timing,
 )
+from earshift.engine.checks import finite
+from earshift.engine.domain import DOMAINS, Domain
+from earshift.engine.limits import Limits
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import DOMAINS, Domain, Limits, finite
 
 CAP_DB_HL, CONFIRMED_CAP_DB_HL = SUPERVISED_CAPS[0], CONFIRMED_CAPS[0]
 

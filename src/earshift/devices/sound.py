@@ -17,8 +17,8 @@ from importlib import resources
 from itertools import pairwise
 from typing import Any
 
+from earshift.engine.checks import finite, whole
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import finite, whole
 from earshift.engine.values import EARS, HEARING_LEVEL, RELATIVE_LEVEL
 
 # Without calibration: 0 relative dB is this digital level, and nothing above the other is played.

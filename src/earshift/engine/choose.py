@@ -12,14 +12,17 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
+from earshift.engine.domain import Axis, Domain
 from earshift.engine.ep import log_ndtr
 from earshift.engine.field import add_p_heard
 from earshift.engine.refusal import Refusal
+from earshift.engine.tone import Tone
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 TIE = 1e-9  # scores this close are equal
+_HALTON = 3  # a stream of chance of its own
 
 # The entropy of an answer is a bump in f of a few units: beyond 9 it is constant to 1e-15.
 _BUMP_EDGE, _BUMP_STEP = 9.0, 0.15
@@ -76,9 +79,9 @@ def information(mu, s, guess, lapse):
     for n in range(flat_mu.size):
         m, v = flat_mu[n], flat_s[n]
         sd = math.sqrt(v)
-        share = 0.5 * math.erfc(-m / math.sqrt(2.0 * (1.0 + v)))
+        above = 0.5 * math.erfc(-m / math.sqrt(2.0 * (1.0 + v)))
         rest = 0.5 * math.erfc(m / math.sqrt(2.0 * (1.0 + v)))
-        p, q = guess + gain * share, lapse + gain * rest
+        p, q = guess + gain * above, lapse + gain * rest
         total = 0.0
         if p > 0.0:
             total -= p * math.log(p)
@@ -95,7 +98,7 @@ def information(mu, s, guess, lapse):
                 z = (-_BUMP_EDGE + j * _BUMP_STEP - m) / sd
                 expected += bump[j] * math.exp(-0.5 * z * z)
             expected *= _BUMP_STEP / (sd * math.sqrt(2.0 * math.pi))
-            expected += low + (high - low) * share
+            expected += low + (high - low) * above
         flat_out[n] = max(0.0, total - expected)
     return out
 
@@ -105,14 +108,22 @@ class Outlook:
     """What is known about every candidate before it is played, on the grid of the domain.
 
     An exam has a field alone; a screen also has hypotheses with their probabilities.
+
+    Attributes:
+        rng: for strategies that need chance.
+        guess: probability of "heard" without hearing.
+        lapse: probability of "missed" in spite of hearing.
+        latent: gives mean and variance of f in the exam under way, on places x intensities.
+        shape: of that grid.
+        hypotheses: P(hypothesis) and P(heard | hypothesis) on the grid, or None.
     """
 
     rng: np.random.Generator
     guess: float
     lapse: float
-    latent: Callable[[], tuple[Array, Array]]  # mean and variance of f in the exam under way
+    latent: Callable[[], tuple[Array, Array]]
     shape: tuple[int, int]
-    hypotheses: tuple[Array, Array] | None = None  # P(hypothesis), P(heard | hypothesis)
+    hypotheses: tuple[Array, Array] | None = None
 
     def p_mixed(self) -> Array:
         """P(heard), hypotheses averaged."""
@@ -172,6 +183,9 @@ STRATEGIES: dict[str, Callable[[Outlook], Array]] = {
 }
 
 
+BY_HYPOTHESES = ("differential", "uncertainty")  # the strategies that look at hypotheses
+
+
 def pick(scores: Array, allowed: Mask, rng: np.random.Generator) -> tuple[int, int]:
     """Indices of the best allowed candidate; among equals one drawn by rng."""
     if not allowed.any():
@@ -183,3 +197,24 @@ def pick(scores: Array, allowed: Mask, rng: np.random.Generator) -> tuple[int, i
     places, levels = np.nonzero(allowed & (masked >= best - TIE))
     n = int(rng.integers(places.size))
     return int(places[n]), int(levels[n])
+
+
+def halton_tone(seed: int, number: int, domain: Domain, allowed: Mask) -> Tone:
+    """Point `number` of the seed's scrambled Halton sequence, snapped to the allowed candidates."""
+    from scipy.stats import qmc  # slow to import, and only needed here
+
+    engine = qmc.Halton(
+        d=len(domain.smooth) + 1, scramble=True, rng=np.random.default_rng((seed, _HALTON))
+    )
+    engine.fast_forward(number)
+    point = engine.random(1)[0]
+    axes: list[Axis] = [*domain.smooth, domain.intensity]
+    low = np.array([axis.model_values[0] for axis in axes])
+    high = np.array([axis.model_values[-1] for axis in axes])
+    target = low + point * (high - low)
+    span = np.where(high > low, high - low, 1.0)
+    playable = allowed.any(axis=1)
+    away = (((domain.places - target[:-1]) / span[:-1]) ** 2).sum(axis=1)
+    place = int(np.where(playable, away, np.inf).argmin())
+    level = int(np.where(allowed[place], np.abs(domain.intensities - target[-1]), np.inf).argmin())
+    return domain.tone(place, level)

@@ -332,14 +332,23 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
 
 @dataclass(frozen=True)
 class Posterior:
-    """The Gaussian that EP puts in place of the posterior of the latents."""
+    """The Gaussian that EP puts in place of the posterior of the latents.
+
+    Attributes:
+        mean: of the latents.
+        cov: of the latents.
+        log_evidence: of the answers, in nats.
+        converged: whether the sites settled.
+        grad_mean: derivative of the log evidence in the prior mean.
+        grad_cov: derivative in the prior covariance, all entries taken as independent.
+    """
 
     mean: Array
     cov: Array
     log_evidence: float
     converged: bool
-    grad_mean: Array  # dlog_evidence/dprior_mean
-    grad_cov: Array  # dlog_evidence/dprior_cov, all entries taken as independent
+    grad_mean: Array
+    grad_cov: Array
 
 
 def fit(

@@ -84,41 +84,44 @@ def cross_gradient(theta_f, theta_g, gaps, S, Q, grad):
     n_axes, rows, cols = gaps.shape
     grad[LOG_ALPHA] += 0.5 * Q[0, 0] * S[0, 0]
     rate = np.empty(n_axes)
-    share = np.empty(n_axes)
+    part = np.empty(n_axes)
     for p in range(n_axes):
         lf2 = math.exp(2.0 * theta_f[LOG_LENGTH + p])
         lg2 = math.exp(2.0 * theta_g[LOG_LENGTH + p])
         rate[p] = 1.0 / (lf2 + lg2)
-        share[p] = lg2 * rate[p]
+        part[p] = lg2 * rate[p]
     for j in range(rows):
         for k in range(cols):
             e = Q[j + 1, k + 1] * S[j + 1, k + 1]
             grad[LOG_BETA] += 0.5 * e
             for p in range(n_axes):
-                slope = 0.5 - share[p] + 2.0 * share[p] * rate[p] * gaps[p, j, k]
+                slope = 0.5 - part[p] + 2.0 * part[p] * rate[p] * gaps[p, j, k]
                 grad[LOG_LENGTH + p] += e * slope
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def both_ears(K, rho):
-    """Prior covariance of the latent vectors of two ears, right then left: K_t x K."""
+def both_ears(K, between):
+    """Prior covariance of the latent vectors of two ears, right then left: K_t x K.
+
+    `between` is the correlation of the ears.
+    """
     d = K.shape[0]
     out = np.empty((2 * d, 2 * d))
     for j in range(d):
         for k in range(d):
             out[j, k] = out[d + j, d + k] = K[j, k]
-            out[j, d + k] = out[d + j, k] = rho * K[j, k]
+            out[j, d + k] = out[d + j, k] = between * K[j, k]
     return out
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fold_ears(Q, rho):
-    """The matrix P with sum P dK = sum Q d both_ears(K, rho): a gradient in one ear's terms."""
+def fold_ears(Q, between):
+    """The matrix P with sum P dK = sum Q d both_ears(K, between): a gradient in one ear's terms."""
     d = Q.shape[0] // 2
     out = np.empty((d, d))
     for j in range(d):
         for k in range(d):
-            out[j, k] = Q[j, k] + Q[d + j, d + k] + rho * (Q[j, d + k] + Q[d + j, k])
+            out[j, k] = Q[j, k] + Q[d + j, d + k] + between * (Q[j, d + k] + Q[d + j, k])
     return out
 
 

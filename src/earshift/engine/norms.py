@@ -6,16 +6,18 @@ hyperpriors of the psychometric field.
 """
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from importlib import resources
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import finite
 
 Array = NDArray[np.float64]
 
@@ -43,6 +45,26 @@ def class_median(name: str) -> dict[float, float]:
     return {float(f): float(level) for f, level in pairs}
 
 
+def _cholesky(cov: Sequence[Sequence[float]]) -> Array:
+    """The lower triangular root in plain numbers: every fit starts from it, anywhere alike."""
+    size = len(cov)
+    root = np.zeros((size, size))
+    for k in range(size):
+        for j in range(k, size):
+            rest = cov[j][k]
+            for i in range(k):
+                rest -= root[j, i] * root[k, i]
+            root[j, k] = math.sqrt(rest) if j == k else rest * (1.0 / root[k, k])
+    return root
+
+
+class Whitened(NamedTuple):
+    """A Gaussian hyperprior as theta = centre + chol u, with u standard normal."""
+
+    centre: Array
+    chol: Array
+
+
 @dataclass(frozen=True)
 class Hyperprior:
     """Gaussian over theta = (c, log alpha, log beta, log l), and the prior mean of the slope."""
@@ -52,11 +74,11 @@ class Hyperprior:
     slope_mean: float = 0.0
 
     @cached_property
-    def _whitened(self) -> tuple[Array, Array]:
-        return np.array(self.mean), np.linalg.cholesky(np.array(self.cov))
+    def _whitened(self) -> Whitened:
+        return Whitened(np.array(self.mean), _cholesky(self.cov))
 
-    def whitened(self, axes: int = 1) -> tuple[Array, Array]:
-        """(centre, chol) with theta = centre + chol u, u standard normal.
+    def whitened(self, axes: int = 1) -> Whitened:
+        """Centre and Cholesky factor, for so many smooth axes.
 
         Each further smooth axis gets a length of its own, with the same prior as the first but
         independent of it; its mean is the first one's unless this prior was centred on a theta
@@ -65,12 +87,13 @@ class Hyperprior:
         centre, chol = self._whitened
         extra = axes - 1
         if extra == 0:
-            return centre, chol
+            return self._whitened
         size = chol.shape[0] + extra
         length_sd = float(np.sqrt(np.array(self.cov)[-1, -1]))
         wide = np.diag(np.full(size, length_sd))
         wide[: chol.shape[0], : chol.shape[0]] = chol
-        return np.concatenate([centre, np.repeat(centre[-1], size - centre.size)]), wide
+        centre = np.concatenate([centre, np.repeat(centre[-1], size - centre.size)])
+        return Whitened(centre, wide)
 
     def centred_on(self, theta: Array) -> "Hyperprior":
         """The same spread around another mode."""
@@ -124,6 +147,12 @@ class Norm:
 
     The shipped one is `population_norm()`. Norms by age and sex need the user's own table: the one
     at hand (ISO 7029 as transcribed by others) is not verified and does not ship.
+
+    Attributes:
+        frequencies_hz: in Hz.
+        mean_db_hl: mean threshold at each of them, in dB HL.
+        cov_db2: covariance of the thresholds, in dB squared.
+        source: where the numbers come from.
     """
 
     frequencies_hz: tuple[float, ...]
@@ -155,6 +184,7 @@ class Norm:
         object.__setattr__(self, "cov_db2", tuple(tuple(row) for row in cov.tolist()))
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
         return {
             "frequencies_hz": list(self.frequencies_hz),
             "mean_db_hl": list(self.mean_db_hl),
@@ -164,6 +194,7 @@ class Norm:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Norm":
+        """A norm from `to_dict`'s data."""
         return cls(
             frequencies_hz=tuple(data["frequencies_hz"]),
             mean_db_hl=tuple(data["mean_db_hl"]),

@@ -8,24 +8,31 @@ answers are explained by it exactly as `change.same` explains them by a referenc
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from itertools import product
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine import change, ep, field
-from earshift.engine.field import Answers, Field
+from earshift.engine.answers import Answers, answers_of
+from earshift.engine.checks import finite, whole
+from earshift.engine.domain import Domain
+from earshift.engine.field import Field
 from earshift.engine.norms import Norm, tables
+from earshift.engine.obstacles import unplayable
+from earshift.engine.question import NO_NOTCH, Setup, obstacle_notes
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Domain, finite, whole
+from earshift.engine.rules import Rule
+from earshift.engine.tone import Trial
 from earshift.engine.values import HEARING_LEVEL
+from earshift.engine.verdict import NOTCH
 
 Array = NDArray[np.float64]
 
-NOTCH = "notch"  # the name of this pair of hypotheses
 CENTRES_HZ = (3000.0, 3570.0, 4240.0, 5050.0, 6000.0)
 DEPTHS_DB = {15.0: 0.25, 20.0: 0.5, 26.0: 0.25}  # with their weights
 DIP_SD_OCTAVES = 0.5
@@ -49,10 +56,20 @@ class NotchSettings:
     The population `level` holds ears whose 3-6 kHz thresholds exceed neither 2 kHz nor 8 kHz by
     10 dB; `any` all ears without a notch, sloping losses among them. On those a dip of 20 dB and
     the slope are hard to tell apart, so `any` finds fewer notches in level ears.
+
+    Attributes:
+        population: whom to expect: "level" or "any".
+        prevalence: probability of a notch before the first tone.
+        notch_at: "notch" from this probability on.
+        no_notch_at: "no notch" up to this probability.
+        guess: probability of "heard" without hearing, from 0 to below 0.5.
+        lapse: probability of "missed" in spite of hearing, from 0 to below 0.5.
+        max_tones: after which the screen is done, decided or not.
+        strategy: by which the next tone is chosen.
     """
 
     population: str = "level"
-    prevalence: float = 0.5  # prior P(notch)
+    prevalence: float = 0.5
     notch_at: float = 0.9
     no_notch_at: float = 0.1
     guess: float = 0.01
@@ -110,7 +127,17 @@ class Part:
 class NotchModel:
     """The two hypotheses before any answer."""
 
-    def __init__(self, domain: Domain, settings: NotchSettings) -> None:
+    judges_around_obstacles = False
+    protocol_name: str | None = NOTCH
+    rule: Rule | None = None
+
+    def __init__(
+        self,
+        domain: Domain,
+        settings: NotchSettings,
+        obstacles: Mapping[float, str] | None = None,
+    ) -> None:
+        self.obstacles = {} if obstacles is None else obstacles
         if not domain.of_tones or domain.intensity.unit != HEARING_LEVEL:
             raise Refusal("a notch is judged against other people: it needs tones in dB HL")
         axis = domain.smooth[0]
@@ -137,7 +164,16 @@ class NotchModel:
         expected = field.from_norm(moved, self.domain, self.settings.guess, self.settings.lapse)
         return Part(moved, expected, weight, centre_hz, depth_db)
 
-    def assess(self, answers: Answers) -> "NotchState":
+    @classmethod
+    def asked(cls, setup: Setup, settings: NotchSettings) -> Self:
+        """The question whether there is a notch, with what stands in its way."""
+        return cls(setup.domain, settings, unplayable(setup, LOWEST_HZ, HIGHEST_HZ))
+
+    def assess(self, trials: Sequence[Trial], before: "NotchState | None" = None) -> "NotchState":
+        """Everything the trials say; what was known before the last of them is of no use here."""
+        return self.weigh(answers_of(trials, self.domain))
+
+    def weigh(self, answers: Answers) -> "NotchState":
         """What the answers say of either hypothesis."""
         with ep.compiling("screen"):
             without, having = (Mixture.of(parts, answers) for parts in (self.without, self.having))
@@ -201,6 +237,22 @@ class NotchState:
     without: Mixture
     having: Mixture
 
+    evidence_hz: tuple[float, ...] = ()
+
+    @property
+    def tones(self) -> int:
+        return self.answers.count
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Whom the ear was compared with, and where nothing could be said."""
+        population = POPULATION_NOTES[self.model.settings.population]
+        return population, *obstacle_notes(self.model.obstacles)
+
+    def tied(self, other: Self, p_same_change: float) -> Self:
+        """The same: a notch in one ear says nothing here about the other."""
+        return self
+
     @property
     def converged(self) -> bool:
         return self.without.converged and self.having.converged
@@ -220,7 +272,7 @@ class NotchState:
         settings = self.model.settings
         if self.p_changed >= settings.notch_at:
             return "notch"
-        return "no notch" if self.p_changed <= settings.no_notch_at else "inconclusive"
+        return NO_NOTCH if self.p_changed <= settings.no_notch_at else "inconclusive"
 
     def hypotheses(self, places: Array, intensities: Array) -> tuple[Array, Array]:
         """Probabilities of none and of a notch, and P(heard) of each on places x intensities."""

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Audiogram, finite
 from earshift.engine.values import EARS
 
 Array = NDArray[np.float64]
@@ -28,7 +29,13 @@ EPSILON_DB = 1e-9  # a mean of 10 dB is met though its sum of thirds rounds to 9
 
 @dataclass(frozen=True)
 class Criterion:
-    """The mean (or every one: `all`) of the shifts at these frequencies is at least so many dB."""
+    """The mean (or every one) of the shifts at these frequencies is at least so many dB.
+
+    Attributes:
+        frequencies_hz: in Hz.
+        at_least_db: in dB, worse is positive.
+        combine: "mean" of the shifts, or "all": every one of them.
+    """
 
     frequencies_hz: tuple[float, ...]
     at_least_db: float
@@ -57,15 +64,25 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Rule:
-    """A named set of criteria with its source; met when any criterion is."""
+    """A named set of criteria with its source; met when any criterion is.
+
+    Attributes:
+        name: by which it is asked for.
+        criteria: of which one suffices.
+        text: the rule in words.
+        source: where it stands written.
+        verified: whether it was checked against its source.
+        confirm_by_retest: met only if an immediate retest meets the same criterion.
+        age_correction: whether the rule's authors allow it.
+    """
 
     name: str
     criteria: tuple[Criterion, ...]
     text: str = ""
     source: str = "supplied by the user"
     verified: bool = True
-    confirm_by_retest: bool = False  # met only if an immediate retest meets the same criterion
-    age_correction: bool = True  # whether the rule's authors allow it
+    confirm_by_retest: bool = False
+    age_correction: bool = True
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -94,6 +111,7 @@ class Rule:
         return np.asarray(np.max(margins, axis=0))
 
     def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
         return {
             "name": self.name,
             "criteria": [
@@ -113,6 +131,7 @@ class Rule:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Rule":
+        """A rule from `to_dict`'s data."""
         criteria = tuple(
             Criterion(tuple(c["frequencies_hz"]), c["at_least_db"], c["combine"])
             for c in data["criteria"]
@@ -218,6 +237,12 @@ class AgeCorrection:
     The correction is the table at the age now minus the table at the age of the baseline. The
     shipped table has 2000, 3000 and 4000 Hz only; other frequencies need a table of the user's own:
     a mapping from age to dB for each frequency.
+
+    Attributes:
+        sex: "male" or "female", as the shipped table has it.
+        age_baseline: at the earlier audiogram, in years.
+        age_now: at the later audiogram, in years.
+        table: frequency in Hz to age in years to dB; None for the shipped one.
     """
 
     sex: str
@@ -265,19 +290,34 @@ class AgeCorrection:
 
 @dataclass(frozen=True)
 class EarFinding:
-    """One rule on one ear's two audiograms."""
+    """One rule on one ear's two audiograms.
+
+    Attributes:
+        rule: its name.
+        decision: "changed", "unchanged" or "not determinable".
+        shifts_db: frequency in Hz to shift in dB, after age correction, where there is one, and
+            method offsets.
+        margin_db: how far past the criterion, in dB, of what could be judged.
+        missing_hz: frequencies of the rule without a threshold in either audiogram, in Hz.
+        met: the criteria that are met.
+        unjudged: the criteria that could not be judged.
+        ear: "right" or "left", where it was said.
+        baseline_date: of the earlier audiogram.
+        current_date: of the later audiogram.
+        unverified: a rule that was not checked against its source says so here.
+    """
 
     rule: str
-    decision: str  # changed, unchanged or not determinable
-    shifts_db: Mapping[float, float]  # after age correction, where there is one, and method offsets
-    margin_db: float | None  # past the criterion, of what could be judged
+    decision: str
+    shifts_db: Mapping[float, float]
+    margin_db: float | None
     missing_hz: tuple[float, ...]
     met: tuple[Criterion, ...] = ()
     unjudged: tuple[Criterion, ...] = ()
     ear: str | None = None
     baseline_date: date | None = None
     current_date: date | None = None
-    unverified: str | None = None  # a rule that was not checked against its source says so here
+    unverified: str | None = None
 
 
 def judge_ear(

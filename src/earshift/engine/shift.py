@@ -12,10 +12,10 @@ judged on the rest, and a common part that would meet it is not determinable.
 """
 
 import math
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Self
 
 import numpy as np
 from numba import njit
@@ -23,11 +23,17 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from earshift.engine import ep
-from earshift.engine.field import Answers, Field
+from earshift.engine.answers import Answers, answers_of
+from earshift.engine.domain import Domain
+from earshift.engine.field import Field
 from earshift.engine.norms import tables
+from earshift.engine.obstacles import unjudgeable
+from earshift.engine.question import Setup, obstacle_notes
 from earshift.engine.refusal import Refusal
+from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import Rule
-from earshift.engine.stimulus import Domain, finite, whole
+from earshift.engine.thresholds import SMALLEST_SLOPE, threshold
+from earshift.engine.tone import Trial
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -35,54 +41,6 @@ Flags = NDArray[np.bool_]
 SAMPLES = 20480  # for P(rule met): Monte-Carlo error below 0.003 at the limits
 SCORE_SAMPLES = 1024  # for the choice of the tone, half of them from changed ears
 MOST_LOST = 0.01  # prior weight of components without a fixed point that a state may leave out
-SMALLEST_SLOPE = 0.5  # latent units per 10 dB: below it the reference says nothing about dB
-
-
-_CHANGE = tables()["change"]
-
-
-# With this probability both ears changed alike, or neither; else each for itself.
-ALIKE_SHARE: float = _CHANGE["alike_share"]
-
-
-@dataclass(frozen=True)
-class RuleSettings:
-    """How a rule is screened for: what is expected, and when to stop."""
-
-    prevalence: float = _CHANGE["prevalence"]  # prior P(rule met)
-    changed_at: float = 0.80
-    unchanged_at: float = 0.02
-    clearing_ratio: float = 10.0  # "unchanged" needs this likelihood ratio against "rule met"
-    clearing_excess_db: float = 5.0  # ... and at most 5 % that one frequency is this far past
-    clearing_risk: float = 0.05
-    guess: float = 0.01
-    lapse: float = 0.02
-    retest_sd_db: float = _CHANGE["jitter_sd_db"]
-    device_offset_sd_db: float = 0.0
-    max_tones: int = 30
-    strategy: str = "differential"  # another one is for studies of what the choice is worth
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if name not in ("max_tones", "strategy"):
-                object.__setattr__(self, name, finite(value, name))
-        object.__setattr__(self, "max_tones", whole(self.max_tones, "max_tones", 1))
-        if not 0.0 < self.unchanged_at < self.prevalence < self.changed_at < 1.0:
-            raise Refusal(
-                "settings need 0 < unchanged_at < prevalence < changed_at < 1, got "
-                f"{self.unchanged_at}, {self.prevalence}, {self.changed_at}"
-            )
-        if not self.clearing_ratio >= 1.0 or not 0.0 < self.clearing_risk < 1.0:
-            raise Refusal("clearing_ratio must be at least 1, clearing_risk between 0 and 1")
-        if not self.retest_sd_db > 0.0 or self.device_offset_sd_db < 0.0:
-            raise Refusal("retest_sd_db must be positive, device_offset_sd_db not negative")
-        if self.clearing_excess_db < 0.0:
-            raise Refusal("clearing_excess_db must not be negative")
-        ep.check_rates(self.guess, self.lapse)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
 
 # The prior of a real change ----------------------------------------------------------------------
 
@@ -132,7 +90,7 @@ class ChangePrior:
 @cache
 def change_prior(size_scale_db: float | None = None) -> ChangePrior:
     """Shapes by family; sizes fall off exponentially, by the shipped scale."""
-    scale = _CHANGE["size_scale_db"] if size_scale_db is None else size_scale_db
+    scale = tables()["change"]["size_scale_db"] if size_scale_db is None else size_scale_db
     known = shapes(np.zeros(1))
     families = [family for family, _ in known.values()]
     names, shape, size, weights = [], [], [], []
@@ -316,9 +274,12 @@ NOT_MET, MET, COMMON = 0, 1, 2  # the rule is not met; met; met only with the co
 class ShiftModel:
     """A reference, a rule and settings: everything that does not change with the answers.
 
-    `unusable_hz` are frequencies of the rule at which nothing can be said: criteria that need them
-    are left out of P(rule met), and without them nobody is cleared.
+    `obstacles` are frequencies of the rule at which nothing can be said, and why: criteria that
+    need them are left out of P(rule met), and without them nobody is cleared.
     """
+
+    judges_around_obstacles = True
+    protocol_name: str | None = None
 
     def __init__(
         self,
@@ -327,8 +288,9 @@ class ShiftModel:
         rule: Rule,
         settings: RuleSettings,
         seed: int,
-        unusable_hz: Collection[float] = (),
+        obstacles: Mapping[float, str] | None = None,
     ) -> None:
+        unusable_hz = self.obstacles = {} if obstacles is None else obstacles
         self.reference, self.domain, self.rule, self.settings = reference, domain, rule, settings
         self.seed = seed
         self.judged = tuple(
@@ -352,6 +314,14 @@ class ShiftModel:
                 for part in ("rest", "measured")
             )
 
+    @classmethod
+    def asked(cls, setup: Setup, rule: Rule, settings: RuleSettings) -> Self:
+        """The question whether this rule is met, with what stands in its way."""
+        if not setup.domain.of_tones:
+            raise Refusal("threshold-shift rules need a domain of tones")
+        found = unjudgeable(setup, rule)
+        return cls(setup.reference, setup.domain, rule, settings, setup.seed, found)
+
     @property
     def offset_allowed(self) -> bool:
         return self.settings.device_offset_sd_db > 0.0
@@ -368,8 +338,12 @@ class ShiftModel:
         """Covariance in dB^2 of delta between two lists of places: jitter alone, and changed."""
         return shift_covariances(a[:, 0], b[:, 0], self.settings.retest_sd_db)
 
-    def assess(self, answers: Answers) -> "ShiftState":
-        """Everything the answers say."""
+    def assess(self, trials: Sequence[Trial], before: "ShiftState | None" = None) -> "ShiftState":
+        """Everything the trials say; what was known before the last of them is of no use here."""
+        return self.weigh(answers_of(trials, self.domain))
+
+    def weigh(self, answers: Answers) -> "ShiftState":
+        """The mixture given these answers."""
         used = answers.places
         m0, S0 = self.reference.latent(used)
         delta = self.covariances(used, used) + self.settings.device_offset_sd_db**2
@@ -418,6 +392,24 @@ class ShiftState:
     Gs: Array
     converged: bool
 
+    @property
+    def tones(self) -> int:
+        return self.answers.count
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Where nothing could be said, a retest that the rule asks for, a shift of all."""
+        notes = list(obstacle_notes(self.model.obstacles))
+        if self.decision == "changed" and self.model.rule.confirm_by_retest:
+            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
+        common = self.common_shift_db
+        if common is not None:
+            notes.append(
+                f"A shift of {common[0]:+.0f} dB common to all frequencies: device or hearing, "
+                "cannot be told apart."
+            )
+        return tuple(notes)
+
     def draw(
         self, places: Array, spots: Array, allocation: Array, count: int, purpose: int
     ) -> Draws:
@@ -464,16 +456,16 @@ class ShiftState:
         )  # fmt: skip
         return Draws(out[:, 0], out[:, near], out[:, far], out[:, -1], picks)
 
-    def tied(self, other: "ShiftState", alike_share: float) -> "ShiftState":
-        """This ear's mixture when the other ear of the person may have changed alike.
+    def tied(self, other: Self, p_same_change: float) -> Self:
+        """This ear's mixture when the other ear of the person may have changed with it.
 
-        With probability `alike_share` both ears have the same component, else each its own:
+        With probability s both ears have the same component, else each its own:
         P(c, c') = (1 - s) p_c p_c' + s p_c [c = c'], which leaves either ear's own prior as it is.
-        Given their components the ears' answers are independent, so the other ear's tell this one
-        (1 - s) + s P(c | other's answers) / p_c about component c.
+        Given their components the ears' answers are independent, so the other ear's say
+        (1 - s) + s P(c | other's answers) / p_c about component c of this one.
         """
-        told = (1.0 - alike_share) + alike_share * other.weights / self.model.prior
-        weights = self.weights * told
+        learnt = (1.0 - p_same_change) + p_same_change * other.weights / self.model.prior
+        weights = self.weights * learnt
         return replace(
             self, weights=weights / weights.sum(), converged=self.converged and other.converged
         )
@@ -602,5 +594,5 @@ class ShiftState:
         The posterior is one mixture, so weighing by probability (`weighed`) is all there is.
         """
         draws = self.draw(places, places, self.weights, count, 3)
-        after = -draws.offsets / np.maximum(draws.slope, SMALLEST_SLOPE)[:, None]
+        after = threshold(np.maximum(draws.slope, SMALLEST_SLOPE)[:, None], draws.offsets)
         return after - draws.total_db / self.model.domain.intensity.scale, after

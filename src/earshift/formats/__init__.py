@@ -64,13 +64,13 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
     if kind not in IMPORTS:
         if kind is None:
             raise Refusal(
-                f"{{file}} is of no known kind; say which: {', '.join(IMPORTS)}", file=file
+                f"{{file}} is of an unknown kind; say which: {', '.join(IMPORTS)}", file=file
             )
         raise Refusal(f"the kind is not one of {', '.join(IMPORTS)}", got=kind)
     try:
         how = Options(**options)
     except TypeError as error:
-        raise Refusal(f"no such option: {error}") from None
+        raise Refusal(f"unknown option: {error}") from None
     if kind == "fhir":
         return fhir.read(file, how)
     if kind == "nhanes":
@@ -132,7 +132,7 @@ def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:
     seen: set[Path] = set()
     for file in files:
         if file.resolve() in seen:
-            raise Refusal("{file} is given twice; its ears would count twice", file=file)
+            raise Refusal("{file} is given twice, which would count its ears twice", file=file)
         seen.add(file.resolve())
         formats[source].check(file)
     sizes = [file.stat().st_size for file in files]

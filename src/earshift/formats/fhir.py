@@ -15,8 +15,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import finite
 from earshift.engine.values import EARS
 from earshift.formats.files import check_size, decode
 from earshift.formats.references import (
@@ -134,25 +134,27 @@ def _parse(path: Path) -> Json:
     except RecursionError:
         raise Refusal("{file} is nested too deeply for a FHIR file", file=path) from None
     except Refusal as error:
-        raise error.within("{file} is not sound JSON: ", file=path) from None
+        raise error.within("{file} is not valid JSON: ", file=path) from None
     except json.JSONDecodeError as error:
-        raise Refusal(f"{{file}} is not sound JSON: {error.msg}", file=path) from None
+        raise Refusal(f"{{file}} is not valid JSON: {error.msg}", file=path) from None
     except ValueError:
-        raise Refusal("{file} is not sound JSON: a number is too long", file=path) from None
+        raise Refusal("{file} is not valid JSON: a number is too long", file=path) from None
     if not isinstance(data, dict):
-        raise Refusal(f"{{file}} is no FHIR resource but a JSON {type(data).__name__}", file=path)
+        raise Refusal(
+            f"{{file}} is not a FHIR resource but a JSON {type(data).__name__}", file=path
+        )
     return data
 
 
 def _no_number(text: str) -> float:
-    raise Refusal(f"{text} is no number in JSON")
+    raise Refusal(f"{text} is not a number in JSON")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> Json:
     data: Json = {}
     for name, value in pairs:
         if name in data:
-            raise Refusal("{key} comes twice in one object", key=shown(name))
+            raise Refusal("{key} appears twice in one object", key=shown(name))
         data[name] = value
     return data
 
@@ -308,9 +310,7 @@ def _read_panel(
         elif (own := _local(part.get("code"), "code")) in spread:
             spread[own] = _decibels(_object(part.get("valueQuantity"), "valueQuantity"))
         elif _object(part.get("valueQuantity"), "valueQuantity").get("code") == "dB":
-            raise Refusal(
-                "a value in dB stands under a code that is not known", got=shown(part.get("code"))
-            )
+            raise Refusal("a value in dB has an unknown code", got=shown(part.get("code")))
     person = _person(panel, bundle)
     source = f"{file}, FHIR"
     if method := _words(panel.get("method"), "method"):
@@ -348,7 +348,7 @@ def _require_air(observation: Json) -> None:
         return
     words = _words(observation["method"], "method").casefold()
     if not any(m in words for m in METHODS) or any(m in words for m in OTHER_METHODS):
-        raise Refusal("{method} is not known to be of pure tones by air", method=shown(words))
+        raise Refusal("{method} is not known to be pure-tone air conduction", method=shown(words))
 
 
 def _require_same_sitting(member: Json, panel: Json, at: datetime | None, options: Options) -> None:
@@ -359,7 +359,7 @@ def _require_same_sitting(member: Json, panel: Json, at: datetime | None, option
         raise Refusal("a member belongs to another person than the panel")
     own = _measured_at(member, options)
     if own is not None and at is not None and abs(own - at) > timedelta(days=1):
-        raise Refusal("a member was measured more than a day from the panel")
+        raise Refusal("a member was measured more than a day before or after the panel")
 
 
 def _measured_at(observation: Json, options: Options) -> datetime | None:
@@ -379,7 +379,7 @@ def _value(part: Json, frequency_hz: float, options: Options) -> tuple[str, floa
     absent = part.get("dataAbsentReason")
     if absent is not None:
         if values:
-            raise Refusal("it has both a value and a reason why there is none")
+            raise Refusal("it has both a value and a reason for having none")
         words = _words(absent, "dataAbsentReason").casefold()
         if NO_RESPONSE in words:
             return NO_RESPONSE, options.tried(frequency_hz)

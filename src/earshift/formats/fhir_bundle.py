@@ -14,12 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from earshift import __version__
-from earshift.days import local_day
 from earshift.devices import calibration
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.audiogram import Audiogram
 from earshift.formats.fhir import LOCAL, TEST_DATA, UCUM, Json, codes, threshold_code
 from earshift.formats.files import whole_file
-from earshift.records import ExamBundle, ExamRecord, Person, ResultRecord, VisitBundle
+from earshift.records import (
+    ExamBundle,
+    ExamRecord,
+    Person,
+    ResultRecord,
+    VisitBundle,
+    measured_at,
+    visit_day,
+)
 
 CONFIDENTIALITY_OF_TESTS = "http://terminology.hl7.org/CodeSystem/v3-ActReason"
 INTERPRETATIONS = "http://terminology.hl7.org/CodeSystem/v3-ObservationInterpretation"
@@ -179,12 +186,10 @@ class _Bundle:
             "category": [CATEGORY],
             "code": {},
             "subject": self._reference(f"person-{visit.person.id}"),
-            "effectiveDateTime": _time(record.measured_at or visit.visit.started_at),
+            **_effective(measured_at(record, visit.visit)),
             "bodySite": {"text": f"{record.ear} ear"},
             "method": {"text": kind},
         }
-        if record.kind == "audiogram" and record.measured_at is None:
-            del common["effectiveDateTime"]  # the visit is only that of the import
         if exam.results:
             common["issued"] = _time(exam.results[-1].at)
         if self.identity and record.kind != "audiogram":
@@ -279,7 +284,9 @@ class _Bundle:
         finished = all(
             exam.exam.state == "done" or exam.exam.kind == "audiogram" for exam in visit.exams
         )
-        at = [exam.exam.measured_at for exam in visit.exams if exam.exam.measured_at]
+        dated = [exam.exam.measured_at for exam in visit.exams if exam.exam.measured_at]
+        imported = visit.visit.mode == "imported"
+        at = dated[0] if dated else None if imported else visit.visit.started_at
         report: Json = {
             "resourceType": "DiagnosticReport",
             **_label(visit),
@@ -293,11 +300,9 @@ class _Bundle:
             ],
             "code": _concept("visit", "Hearing: audiograms and screening for change"),
             "subject": self._reference(f"person-{visit.person.id}"),
-            "effectiveDateTime": _time(at[0] if at else visit.visit.started_at),
+            **_effective(at),
         }
-        if visit.visit.mode == "imported" and not at:
-            del report["effectiveDateTime"]
-        if self.identity and visit.visit.mode != "imported":
+        if self.identity and not imported:
             report["performer"] = [{"display": visit.visit.author}]
         report["result"] = results
         if words:
@@ -392,13 +397,18 @@ def _remarks(exam: ExamBundle) -> list[str]:
 def _calibration(visit: VisitBundle) -> str:
     if visit.calibration is None:
         return "No calibration on record."
-    on = local_day(visit.visit.started_at, visit.visit.zone)
-    expired = calibration.state(visit.device, visit.calibration, on) == calibration.EXPIRED
+    state = calibration.state(visit.device, visit.calibration, visit_day(visit.visit))
+    expired = state == calibration.EXPIRED
     return ("CALIBRATION EXPIRED. " if expired else "") + (
         f"Calibrated ({visit.calibration.kind}) on {visit.calibration.done_on.isoformat()} with "
         f"{visit.calibration.coupler} by {visit.calibration.laboratory}, "
         f"due {visit.calibration.due_on.isoformat()}."
     )
+
+
+def _effective(at: datetime | None) -> Json:
+    """When it was measured, if that is known: the visit of an import is no such time."""
+    return {} if at is None else {"effectiveDateTime": _time(at)}
 
 
 def _time(at: datetime) -> str:

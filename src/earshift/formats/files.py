@@ -28,12 +28,12 @@ def check_size(path: Path, most: int) -> None:
     size = path.stat().st_size
     if size > most:
         raise Refusal(
-            f"{{file}} has {size / 1e6:.0f} MB; at most {most / 1e6:.0f} MB are read: split it",
+            f"{{file}} is {size / 1e6:.0f} MB; at most {most / 1e6:.0f} MB are read: split it",
             file=path,
         )
     with path.open("rb") as file:
         if file.read(4).startswith((GZIP, ZIP)):
-            raise Refusal("{file} is packed (gzip or zip); unpack it first", file=path)
+            raise Refusal("{file} is compressed (gzip or zip); decompress it first", file=path)
 
 
 def decode(path: Path, data: bytes) -> str:
@@ -43,7 +43,7 @@ def decode(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
     if "\0" in text:
-        raise Refusal("{file} has null bytes: it is no text file in UTF-8", file=path)
+        raise Refusal("{file} has null bytes: it is not a text file in UTF-8", file=path)
     return text
 
 

@@ -63,7 +63,7 @@ def read_ears(path: Path) -> Iterator[Ears]:
             starts, ends, used, n_rows = _split(path, block, len(header), row)
             if used == 0 and (not data or len(block) >= 2 * BLOCK):
                 raise Refusal(
-                    f"row {row} of {{file}} does not end: a quote is open, or it is no CSV file",
+                    f"row {row} of {{file}} does not end; a quote may be open, or this is not CSV",
                     file=path,
                 )
             codes = texts.codes(block, starts[:, columns], ends[:, columns])

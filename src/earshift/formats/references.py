@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
+from earshift.days import today, zone_info
+from earshift.engine.audiogram import DEFAULT_THRESHOLD_SD_DB, Audiogram
+from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import DEFAULT_THRESHOLD_SD_DB, Audiogram, finite
 from earshift.records import ImportedAudiogram
 from earshift.simulate.classes import HIGHEST_DB_HL, LOWEST_DB_HL
 
@@ -99,7 +100,7 @@ class Options:
             raise Refusal("a code is given twice", got=dict(self.sentinels))
         object.__setattr__(self, "sentinels", meanings)
         if self.timezone is not None:
-            zone(self.timezone)
+            zone_info(self.timezone)
         tried = self.no_response_db_hl
         if isinstance(tried, Mapping):
             tried = {finite(f, "frequency"): level_db_hl(level) for f, level in tried.items()}
@@ -163,7 +164,7 @@ class Options:
                 raise ValueError
         except ValueError:
             raise Refusal(
-                "{value} is no date or time such as 2026-05-01 or 2026-05-01 09:30:00",
+                "{value} is not a date or time such as 2026-05-01 or 2026-05-01 09:30:00",
                 value=shown(text),
             ) from None
         if not 1900 <= local.year <= 9000:
@@ -171,15 +172,17 @@ class Options:
         if local.tzinfo is None:
             if self.timezone is None:
                 raise Refusal(
-                    "{value} names no time zone: give timezone, an IANA name", value=shown(text)
+                    "{value} has no time zone: give timezone, an IANA name", value=shown(text)
                 )
-            local = local.replace(tzinfo=zone(self.timezone))
+            local = local.replace(tzinfo=zone_info(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
-                raise Refusal(f"{{value}} was skipped by the clocks of {self.timezone}", value=text)
+                raise Refusal(
+                    f"{{value}} does not exist on the clocks of {self.timezone}", value=text
+                )
         at = local.astimezone(UTC)
         if at > datetime.now(UTC):
-            raise Refusal("{value} lies in the future", value=shown(text))
+            raise Refusal("{value} is in the future", value=shown(text))
         return at
 
 
@@ -199,7 +202,7 @@ class Ear:
 
     def add(self, frequency_hz: float, meaning: str, level: float) -> None:
         if frequency_hz in self.seen:
-            raise Refusal(f"{frequency_hz:g} Hz comes twice")
+            raise Refusal(f"{frequency_hz:g} Hz appears twice")
         if len(self.seen) >= MAX_FREQUENCIES:
             raise Refusal(f"an ear has at most {MAX_FREQUENCIES} frequencies")
         self.seen.add(frequency_hz)
@@ -269,23 +272,13 @@ class Collector:
             )
 
 
-def zone(name: object) -> ZoneInfo:
-    """A time zone by its IANA name."""
-    try:
-        if not isinstance(name, str):
-            raise ValueError
-        return ZoneInfo(name)
-    except (ValueError, OSError, KeyError):
-        raise Refusal("timezone must be an IANA name such as Europe/Berlin", got=name) from None
-
-
 def level_db_hl(value: object) -> float:
     """A number that can be a level."""
     number = finite(value, "a level")
     if not LOWEST_DB_HL <= number <= HIGHEST_DB_HL:
         raise Refusal(
-            f"{{level}} cannot be: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL} dB HL; if it "
-            "is a code, map it",
+            f"{{level}} is not possible: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL} dB HL; "
+            "if it is a code, map it",
             level=f"{number:g} dB HL",
         )
     return number
@@ -294,14 +287,14 @@ def level_db_hl(value: object) -> float:
 def number_of(text: str) -> float:
     """A plain decimal number; not what only a programming language takes for one."""
     if not NUMBER.fullmatch(text.strip()):
-        raise Refusal("{value} is no number", value=shown(text))
+        raise Refusal("{value} is not a number", value=shown(text))
     return float(text)
 
 
 def frequency_hz(text: str) -> float:
     """A frequency of a cell, in Hz."""
     if not FREQUENCY.fullmatch(text.strip()):
-        raise Refusal("{value} is no frequency in Hz", value=shown(text))
+        raise Refusal("{value} is not a frequency in Hz", value=shown(text))
     return checked_frequency(float(text))
 
 
@@ -334,8 +327,8 @@ def as_birth_date(text: str) -> date | None:
     try:
         born = date.fromisoformat(text if len(text) == 10 else "")
     except ValueError:
-        raise Refusal("birth date must be such as 1970-12-31", got=shown(text)) from None
-    if born.year < 1880 or born > datetime.now(UTC).date():
+        raise Refusal("birth date must look like 1970-12-31", got=shown(text)) from None
+    if born.year < 1880 or born > today("UTC"):
         raise Refusal("{value} cannot be a birth date", value=text)
     return born
 

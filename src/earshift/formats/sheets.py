@@ -157,7 +157,7 @@ class _Sheet:
                 for (ear, frequency), place in tones.items():
                     self._read(ears[ear], frequency, row[place], None, f"{ear} {frequency:g} Hz: ")
                 if all(readings.empty for readings in ears.values()):
-                    raise Refusal("there is no threshold in it")
+                    raise Refusal("it has no threshold")
                 flags = {ear: self._is_baseline(row, ear) for ear in EARS}
                 items = {
                     ear: self._item(who, ear, readings, flags[ear])
@@ -209,7 +209,7 @@ class _Sheet:
                 if group.bad_row is not None:
                     raise Refusal(f"row {group.bad_row} of the same audiogram is rejected")
                 if group.readings.empty:
-                    raise Refusal("there is no threshold in this audiogram")
+                    raise Refusal("this audiogram has no threshold")
                 item = self._item(group.who, group.ear, group.readings, None)
             except Refusal as error:
                 for number in group.rows:
@@ -304,12 +304,14 @@ def _rows(path: Path) -> Iterator[list[str]]:
             while line := file.readline(MAX_LINE):
                 if len(line) == MAX_LINE:
                     raise Refusal(
-                        f"{{file}} has a line of more than {MAX_LINE:,} characters: it is no table "
-                        "of audiograms",
+                        f"{{file}} has a line of more than {MAX_LINE:,} characters: it is not a "
+                        "table of audiograms",
                         file=path,
                     )
                 if "\0" in line:
-                    raise Refusal("{file} has null bytes: it is no text file in UTF-8", file=path)
+                    raise Refusal(
+                        "{file} has null bytes: it is not a text file in UTF-8", file=path
+                    )
                 yield line
 
         try:
@@ -320,7 +322,7 @@ def _rows(path: Path) -> Iterator[list[str]]:
         except UnicodeDecodeError as error:
             raise not_utf8(path, error) from None
         except csv.Error as error:
-            raise Refusal(f"{{file}} is not a sound CSV file: {error}", file=path) from None
+            raise Refusal(f"{{file}} is not a valid CSV file: {error}", file=path) from None
 
 
 def _numbered(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:

@@ -14,11 +14,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from earshift.days import local_day
+from earshift.days import age_on, local_day
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Audiogram
 from earshift.formats.files import guard, unguard, whole_folder
-from earshift.records import ExamBundle, VisitBundle
+from earshift.records import ExamBundle, VisitBundle, measured_at
 
 if TYPE_CHECKING:
     pass
@@ -145,7 +145,7 @@ def read(path: Path | str) -> Iterator[Row]:
                 yield {name: _parse(cell, known[name]) for name, cell in row.items()}
             except (KeyError, ValueError) as error:
                 raise Refusal(
-                    f"row {number} of {{file}} is no row of a table: {error}", file=path
+                    f"row {number} of {{file}} is not a row of a table: {error}", file=path
                 ) from None
 
 
@@ -236,7 +236,7 @@ def _thresholds(visit: VisitBundle, bundle: ExamBundle) -> Iterator[Row]:
     if exam.kind == "audiogram":
         audiogram = Audiogram.from_dict(exam.design)
         common |= {
-            "measured_at": exam.measured_at,
+            "measured_at": measured_at(exam, visit.visit),
             "sd_db": audiogram.sd_db,
             "method_offset_db": audiogram.method_offset_db,
         }
@@ -261,7 +261,7 @@ def _thresholds(visit: VisitBundle, bundle: ExamBundle) -> Iterator[Row]:
             above = one.get("censored") == "above"
             yield {
                 **common,
-                "measured_at": visit.visit.started_at,
+                "measured_at": measured_at(exam, visit.visit),
                 "frequency_hz": one["frequency_hz"],
                 "threshold_db_hl": None if one.get("censored") else one["level_db_hl"],
                 "no_response": above,
@@ -282,9 +282,7 @@ def age_at(visit: VisitBundle) -> int | None:
         if not measured:
             return None
         at = measured[0]
-    day = local_day(at, visit.visit.zone)
-    years = day.year - born.year - ((day.month, day.day) < (born.month, born.day))
-    return min(max(years, 0), OLDEST)
+    return min(max(age_on(born, local_day(at, visit.visit.zone)), 0), OLDEST)
 
 
 def _json(value: Any) -> str | None:

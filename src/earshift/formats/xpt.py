@@ -67,7 +67,7 @@ class Xpt:
             first = file.read(RECORD)
             if first.startswith(b"HEADER RECORD*******LIBV8"):
                 raise Refusal(
-                    "{file} is a SAS transport file of version 8; only 5 is read", file=path
+                    "{file} is a SAS transport file of version 8; only version 5 is read", file=path
                 )
             if not first.startswith(HEADER % b"LIBRARY"):
                 if not first:
@@ -94,7 +94,7 @@ class Xpt:
         )
         row_length = sum(v.length for v in variables)
         if row_length > MAX_ROW or any(v.position + v.length > row_length for v in variables):
-            raise Refusal("{file} is damaged: its variables do not fit into a row", file=path)
+            raise Refusal("{file} is damaged: its variables do not fit in a row", file=path)
         # The last record is padded with blanks, which may be as long as several short rows.
         blanks = len(tail) - len(tail.rstrip(b" "))
         n_rows = math.ceil((size - start_of_rows - blanks) / row_length)

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from earshift.engine.exam import Sitting
+from earshift.engine.checks import finite
+from earshift.engine.procedure import Procedure
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Stimulus, Tone, finite
+from earshift.engine.tone import Stimulus, Tone
 
 
 class Handler:
@@ -25,8 +26,8 @@ class Handler:
     is a mistake of the script and refused at the next turn.
     """
 
-    def __init__(self, sitting: Sitting) -> None:
-        if not isinstance(sitting, Sitting):
+    def __init__(self, sitting: Procedure) -> None:
+        if not isinstance(sitting, Procedure):
             raise Refusal(f"a handler needs an earshift Exam or Screen, got {sitting!r}")
         self.sitting = sitting
         self.finished = False

@@ -11,21 +11,18 @@ from dataclasses import asdict
 from typing import IO, Any
 
 from earshift.devices.delivery import CAP_DB_HL, supervised_limits
-from earshift.engine.exam import Exam, Reference, Screen, Spot, reference_from_dict
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.checks import finite, whole
+from earshift.engine.domain import DOMAINS, Domain, as_domain
+from earshift.engine.exam import Exam
+from earshift.engine.limits import Limits
 from earshift.engine.notch import NotchSettings
+from earshift.engine.reference import Reference, reference_from_dict
 from earshift.engine.refusal import Refusal
-from earshift.engine.shift import RuleSettings
-from earshift.engine.stimulus import (
-    DOMAINS,
-    Audiogram,
-    Domain,
-    Limits,
-    Stimulus,
-    Tone,
-    as_domain,
-    finite,
-    whole,
-)
+from earshift.engine.rule_settings import RuleSettings
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import Location
+from earshift.engine.tone import Stimulus, Tone
 from earshift.engine.values import HEARING_LEVEL
 
 VERSION = 1
@@ -55,9 +52,9 @@ class Conversation:
 
     def __init__(self, limited: bool = True) -> None:
         self.limited = limited
-        self.sitting: Exam | Screen | None = None
+        self.procedure: Exam | Screen | None = None
         self.over = False
-        self._deeds: dict[str, Callable[..., dict[str, Any]]] = {
+        self._actions: dict[str, Callable[..., dict[str, Any]]] = {
             "begin": self._begin,
             "ask": self._ask,
             "tell": self._tell,
@@ -83,23 +80,23 @@ class Conversation:
     def _answer(self, message: Any) -> dict[str, Any]:
         if not isinstance(message, dict):
             raise Refusal(f'a message is a JSON object such as {{"do": "ask"}}, got {message!r}')
-        deed = message.get("do")
-        if not isinstance(deed, str) or deed not in FIELDS:
-            raise Refusal(f"do must be one of {', '.join(FIELDS)}, got {deed!r}")
+        action = message.get("do")
+        if not isinstance(action, str) or action not in FIELDS:
+            raise Refusal(f"do must be one of {', '.join(FIELDS)}, got {action!r}")
         given = {name: value for name, value in message.items() if name not in ("do", "id")}
-        needed, further = FIELDS[deed]
+        needed, further = FIELDS[action]
         missing = [name for name in needed if name not in given]
         unknown = [name for name in given if name not in (*needed, *further)]
         if missing:
-            raise Refusal(f"a {deed} message needs {', '.join(missing)}")
+            raise Refusal(f"a {action} message needs {', '.join(missing)}")
         if unknown:
-            raise Refusal(f"a {deed} message has no field {', '.join(unknown)}")
-        return {"do": deed, **self._deeds[deed](**given)}
+            raise Refusal(f"a {action} message has no field {', '.join(unknown)}")
+        return {"do": action, **self._actions[action](**given)}
 
     def _open(self) -> Exam | Screen:
-        if self.sitting is None:
+        if self.procedure is None:
             raise Refusal("there is no exam yet: begin one, or load one")
-        return self.sitting
+        return self.procedure
 
     def _begin(
         self, kind: str, options: Any = None, cap_db_hl: float = CAP_DB_HL
@@ -141,17 +138,17 @@ class Conversation:
                 raise Refusal(f"unknown setting: {error}") from None
         return built
 
-    def _adopt(self, sitting: Exam | Screen) -> None:
-        if self.limited and not _within(sitting):
+    def _adopt(self, procedure: Exam | Screen) -> None:
+        if self.limited and not _within(procedure):
             raise Refusal(
                 "this exam has no level limits, or looser ones than a supervised test, or other "
                 "stimuli than tones in dB HL; for simulation: `earshift protocol --limits none`"
             )
-        self.sitting = sitting
+        self.procedure = procedure
 
     def _where(self) -> dict[str, Any]:
-        sitting = self._open()
-        return {"trial": len(sitting.trials) + 1, "done": sitting.done}
+        procedure = self._open()
+        return {"trial": len(procedure.trials) + 1, "done": procedure.done}
 
     def _ask(self) -> dict[str, Any]:
         return {"stimulus": self._open().ask().to_dict(), **self._where()}
@@ -159,28 +156,28 @@ class Conversation:
     def _tell(
         self, heard: Any, stimulus: Any = None, trial: Any = None, catch: Any = False
     ) -> dict[str, Any]:
-        sitting = self._open()
+        procedure = self._open()
         if not isinstance(catch, bool):
             raise Refusal(f"catch must be true or false, got {catch!r}")
-        due = len(sitting.trials) + 1
+        due = len(procedure.trials) + 1
         if trial is not None and whole(trial, "trial", 1) != due:
             raise Refusal(f"trial {trial} is not the one to answer now, which is {due}")
         if catch:
-            if not isinstance(sitting, Screen):
+            if not isinstance(procedure, Screen):
                 raise Refusal("silent trials count in a screen; an exam does not take them")
-            sitting.tell_catch(heard)
+            procedure.tell_catch(heard)
             return self._where()
-        sitting.tell(sitting.ask() if stimulus is None else _stimulus(stimulus), heard)
+        procedure.tell(procedure.ask() if stimulus is None else _stimulus(stimulus), heard)
         return self._where()
 
     def _verdict(self, places: Any = None) -> dict[str, Any]:
-        sitting = self._open()
-        spots = None if places is None else _spots(places)
-        thresholds = [asdict(threshold) for threshold in sitting.thresholds(spots)]
-        answer = {**self._where(), "tones": len(sitting.trials), "thresholds": thresholds}
-        if isinstance(sitting, Exam):
+        procedure = self._open()
+        locations = None if places is None else _locations(places)
+        thresholds = [asdict(threshold) for threshold in procedure.thresholds(locations)]
+        answer = {**self._where(), "tones": len(procedure.trials), "thresholds": thresholds}
+        if isinstance(procedure, Exam):
             return answer
-        verdict = sitting.verdict(spots)
+        verdict = procedure.verdict(locations)
         return {**answer, "verdict": verdict.to_dict(), "words": str(verdict)}
 
     def _save(self) -> dict[str, Any]:
@@ -223,13 +220,13 @@ def _parsed(line: bytes) -> Any:
         raise Refusal(f"not JSON: {error}") from None
 
 
-def _within(sitting: Exam | Screen) -> bool:
+def _within(procedure: Exam | Screen) -> bool:
     """Whether the limits are no looser than a supervised test's, which speak of tones alone."""
-    own, most = sitting.limits, supervised_limits()
+    own, most = procedure.limits, supervised_limits()
     return (
         own is not None
-        and sitting.domain.of_tones
-        and sitting.domain.intensity.unit == HEARING_LEVEL
+        and procedure.domain.of_tones
+        and procedure.domain.intensity.unit == HEARING_LEVEL
         and all(
             (getattr(own, name) or 0.0) <= (getattr(most, name) or 0.0) for name in _LIMIT_NAMES
         )
@@ -296,14 +293,14 @@ def _stimulus(given: Any) -> Tone | Stimulus:
     return Stimulus(tuple(given.items()))
 
 
-def _spots(given: Any) -> list[Spot]:
+def _locations(given: Any) -> list[Location]:
     if not isinstance(given, list):
         raise Refusal(f"places must be a list of numbers or of lists of numbers, got {given!r}")
     return [
-        tuple(finite(value, "a place") for value in spot)
-        if isinstance(spot, list)
-        else finite(spot, "a place")
-        for spot in given
+        tuple(finite(value, "a place") for value in location)
+        if isinstance(location, list)
+        else finite(location, "a place")
+        for location in given
     ]
 
 

@@ -18,7 +18,8 @@ from fpdf.fonts import TTFFont
 
 from earshift.engine.refusal import Refusal
 from earshift.report.audiogram import Circle, Drawing, Fill, Label, Stroke
-from earshift.report.page import Fact, Page, Section, T, Table, code_point, map_text
+from earshift.report.content import Fact, Page, Section, Table
+from earshift.report.text import T, code_point, map_text
 from earshift.report.words import Words
 
 PAPERS = ("a4", "letter")

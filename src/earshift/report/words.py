@@ -1,7 +1,10 @@
-"""Every word of a report that is not stored with the result.
+"""Every word of a report that is not stored with the result, and the headline of every verdict.
 
 A translation is another `Words`; nothing else of the report holds a sentence. What was stored (the
 verdict's sentence, a rule's text, notes) is shown as stored. Names in braces are filled in.
+
+A verdict is a headline and a sentence, the same wherever it is read: `headline` gives the first,
+the verdict itself (`str(verdict)`, stored with the result) the second.
 """
 
 from collections.abc import Mapping
@@ -23,7 +26,7 @@ class Words:
     shortened: str = "{text} … ({count} more characters are in the records)"
     not_recorded: str = "not recorded"
     code_points: str = (
-        "The font of this page lacks some characters; they are shown by code point: {points}"
+        "Characters missing from the font of this page are shown by code point: {points}"
     )
     more_points: str = "{points} … and {count} more"
 
@@ -36,12 +39,12 @@ class Words:
     born_and_age: str = "{born} (age {age} at the visit)"
     born_later: str = "{born} (after the visit: check the record)"
     sex: str = "Sex"
-    person_id: str = "Person"
+    person_id: str = "Person no."
     erased: str = "erased on {day}"
-    visit_id: str = "Visit"
+    visit_id: str = "Visit no."
     date: str = "Date"
     moment: str = "{day} {time} ({zone}, UTC{offset})"
-    moment_in_utc: str = "{day} {time} UTC (the zone {zone} is not known here)"
+    moment_in_utc: str = "{day} {time} UTC (unknown time zone: {zone})"
     mode: str = "Mode"
     modes: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -73,17 +76,17 @@ class Words:
     )
     calibration_details: str = "{kind}, {laboratory}, {done}, due {due}"
     calibration_coupler: str = "coupler {coupler}"
-    calibration_simulated: str = "none: simulated"
+    calibration_simulated: str = "none (simulated)"
     calibration_warnings: Mapping[str, str] = field(
         default_factory=lambda: {
-            "expired": "The calibration had expired: the levels may be wrong.",
-            "biological": "The levels were checked by ear only, not measured.",
-            "unknown device": "Nothing is recorded of the audiometer or its calibration: the "
-            "levels are as good as what the examiner set.",
-            "none": "No calibration: these are no hearing levels. Only comparisons with the same "
-            "device, earphones and volume mean anything.",
-            "unknown reference": "The calibration does not say against what it was measured: the "
-            "levels are not dB HL.",
+            "expired": "The calibration had expired: levels may be wrong.",
+            "biological": "Levels were checked by ear only; they were not measured.",
+            "unknown device": "There is no record of the audiometer or its calibration: levels "
+            "are only as accurate as the examiner's settings.",
+            "none": "Not calibrated: these are not hearing levels. Compare them only with tests on "
+            "the same device, with the same earphones and volume.",
+            "unknown reference": "The calibration record names no coupler: levels cannot be read "
+            "as dB HL.",
         }
     )
 
@@ -95,12 +98,12 @@ class Words:
         default_factory=lambda: {
             "screen": "screen for change",
             "exam": "exam",
-            "audiogram": "audiogram from elsewhere",
+            "audiogram": "audiogram from another source",
         }
     )
     section: str = "{ear}: {kind}"
     not_tested: str = "Not tested"
-    not_tested_means: str = "Nothing is known about this ear from this visit."
+    not_tested_means: str = "This visit says nothing about this ear."
     no_result: str = "No result"
     no_result_states: Mapping[str, str] = field(
         default_factory=lambda: {
@@ -116,28 +119,30 @@ class Words:
             "unchanged": "Unchanged",
             "inconclusive": "Inconclusive: retest",
             "not determinable": "Not determinable",
+            "notch": "Notch",
+            "no notch": "No notch",
         }
     )
     unknown_decision: str = "{decision} (not known to this version)"
     exam_done: str = "Thresholds"
     exam_done_means: str = "Model estimates with 95 % intervals."
     exam_not_done_means: str = "The exam was not completed. Model estimates with 95 % intervals."
-    audiogram_means: str = "Copied from another source, not measured by earshift."
+    audiogram_means: str = "Copied from another source; not measured with earshift."
 
     rule: str = "Rule"
     rule_text: str = "{name}: {text} ({source})"
     no_rule: str = "none: any change from the reference counts ({protocol})"
     reference: str = "Reference"
-    reference_exam: str = "{kind} {id}"
+    reference_exam: str = "{kind} (record {id})"
     reference_norm: str = "population norm"
     p_rule: str = "P(rule met)"
     p_change: str = "P(changed)"
     tones: str = "Tones"
     tones_answered: str = "{tones} answered"
-    tones_practice: str = "{tones} answered, {practice} for practice"
+    tones_practice: str = "{tones} answered, plus {practice} for practice"
     catch_trials: str = "Silent trials"
     false_alarms: str = '{alarms} of {trials} "heard" (false alarms)'
-    no_catch_trials: str = "none given"
+    no_catch_trials: str = "none played"
     reliability: str = "Reliability"
     reliabilities: Mapping[str, str] = field(
         default_factory=lambda: {"good": "good", "fair": "fair", "poor": "POOR"}
@@ -151,16 +156,16 @@ class Words:
         "frequency."
     )
     unverified: str = "RULE NOT VERIFIED. {text}"
-    not_settled: str = "The numerical fit did not settle: treat the numbers with care."
+    not_settled: str = "The calculation did not converge fully: treat the numbers with caution."
     poor_reliability: str = "The answers were not reliable: repeat the test."
-    earlier_results: str = "Earlier results of this {kind} exist: {count}. The newest is shown."
-    voided: str = "Taken back or broken off, which count for nothing: {count}."
+    earlier_results: str = "Earlier results of this {kind}: {count}. This is the newest."
+    voided: str = "Answers withdrawn or interrupted, and not counted: {count}."
     answers_since: str = (
-        "Since this result the answers have changed ({then} tones then, {now} now): it does not "
-        "count the difference."
+        "The answers have changed since this result ({then} tones then, {now} now); it does not "
+        "include the changes."
     )
-    other_engine: str = "Begun with earshift {begun}, this result made with {made}."
-    reference_other_ear: str = "The reference is of the other ear: do not compare."
+    other_engine: str = "Started with earshift {begun}; this result was calculated with {made}."
+    reference_other_ear: str = "The reference is from the other ear: do not compare them."
 
     # The table and the picture
     table_title: str = "{ear}: levels in {unit}, with 95 % intervals"
@@ -178,11 +183,13 @@ class Words:
     below_to: str = "< {value} (to {high})"
     no_response: str = "no response at {value}"
     evidence_mark: str = "◆"
-    evidence_key: str = "◆ carries the evidence for the decision"
-    unsaid_mark: str = "‡"
-    unsaid_key: str = "‡ the rule is not determinable here"
+    evidence_key: str = "◆ the evidence comes from this frequency"
+    undetermined_mark: str = "‡"
+    undetermined_key: str = "‡ the rule cannot be judged at this frequency"
     censored_mark: str = "†"
-    censored_key: str = "† a threshold lies outside the range of levels: the size is a guess"
+    censored_key: str = (
+        "† a threshold lies outside the levels that can be played: the size is uncertain"
+    )
     picture: str = "{ear}: audiogram"
     units: Mapping[str, str] = field(
         default_factory=lambda: {"dB HL": "dB HL", "relative dB": "relative dB"}
@@ -199,9 +206,9 @@ class Words:
 
     # Small print
     result_line: str = "Result {id}, {moment}, by {author}. earshift {version}. Seed {seed}."
-    exam_line: str = "{kind} {id}, begun with earshift {version}. Seed {seed}."
-    audiogram_line: str = "{kind} {id}, stored by earshift {version}."
-    hash_line: str = "Trials {digest}."
+    exam_line: str = "Record {id} ({kind}), started with earshift {version}. Seed {seed}."
+    audiogram_line: str = "Record {id} ({kind}), stored by earshift {version}."
+    hash_line: str = "Fingerprint of the trials: {digest}."
     settings_line: str = "Settings: {settings}."
     limits_line: str = "Level limits: {limits}."
     no_limits: str = "Level limits: none."
@@ -214,9 +221,18 @@ class Words:
     screening: str = "Screening result, not a diagnostic audiogram."
     not_osha: str = "Not an audiogram under 29 CFR 1910.95(h)."
     see_a_doctor: str = (
-        "Sudden or one-sided loss, pain, discharge or dizziness: see a doctor today, whatever "
-        "this says."
+        "Sudden or one-sided hearing loss, pain, discharge or dizziness: see a doctor today, "
+        "whatever this report says."
     )
 
 
 ENGLISH = Words()
+
+
+def headline(decision: str, words: Words = ENGLISH) -> str:
+    """A verdict's decision in a word or two, as every page and the command line say it.
+
+    >>> headline("changed"), headline("inconclusive")
+    ('Changed', 'Inconclusive: retest')
+    """
+    return words.decisions.get(decision) or words.unknown_decision.format(decision=decision)

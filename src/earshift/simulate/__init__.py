@@ -1,1 +1,1 @@
-"""Simulated listeners and the classical procedures that they can be tested with."""
+"""Simulated listeners, running a procedure with one, and the classical procedure beside it."""

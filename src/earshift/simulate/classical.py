@@ -11,7 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from earshift.engine.stimulus import Audiogram, Tone
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.tone import Tone
 
 FREQUENCIES_HZ = (1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0, 500.0)
 LOWEST_DB_HL, HIGHEST_DB_HL, START_DB_HL = -10.0, 100.0, 40.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
-from earshift.engine.stimulus import whole
+from earshift.engine.checks import whole
 from earshift.records import AuditEntry
 from earshift.store import checks, rows
 from earshift.store import tables as t

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from earshift.engine.stimulus import finite, whole
+from earshift.engine.checks import finite, whole
 from earshift.store import tables as t
 from earshift.store.errors import NoSuchRow, StoreError
 

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from earshift import __version__
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import Audiogram
 from earshift.engine.values import EARS
 from earshift.records import ExamRecord, ImportedAudiogram, Person
 from earshift.store import checks, exams, people, rows

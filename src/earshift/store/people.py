@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, insert, select
 
-from earshift.engine.stimulus import whole
+from earshift.engine.checks import whole
 from earshift.records import Person
 from earshift.store import checks, rows
 from earshift.store import tables as t

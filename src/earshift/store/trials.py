@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, func, insert, select
 
-from earshift.engine.stimulus import as_heard, finite, whole
+from earshift.engine.checks import as_heard, finite, whole
 from earshift.engine.values import EARS
 from earshift.records import TRIAL_KINDS, ExamSnapshot, Press, TrialCounts, TrialRecord
 from earshift.store import checks, exams, rows

@@ -13,8 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from earshift.engine.field import Threshold
-from earshift.engine.stimulus import Trial
+from earshift.engine.thresholds import Threshold
+from earshift.engine.tone import Trial
 
 NOW, BEFORE = "#1f5fa8", "#777777"
 OCTAVES_HZ = (125, 250, 500, 1000, 2000, 4000, 8000, 16000)
@@ -208,7 +208,7 @@ def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -
 def save_call_curves(
     curves: Mapping[str, Mapping[str, Sequence[tuple[float, float, int]]]], path: Path
 ) -> Path:
-    """Share of ears called changed against the margin (dB past the rule), a panel per rule."""
+    """Fraction of ears called changed against the margin (dB past the rule), a panel per rule."""
     figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axes, (rule, methods) in zip(panels, curves.items(), strict=True):
@@ -217,7 +217,7 @@ def save_call_curves(
         _draw_points(axes, methods)
         axes.set_xlabel("true shift past the rule (dB)")
         axes.set_title(rule)
-    panels[0].set_ylabel("share called changed")
+    panels[0].set_ylabel("fraction called changed")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
     return _saved(figure, path)
@@ -226,7 +226,7 @@ def save_call_curves(
 def save_right_by_tones(
     curves: Mapping[str, Mapping[str, Sequence[tuple[float, float, int]]]], path: Path
 ) -> Path:
-    """Share of right answers after each tone, a panel per group of ears."""
+    """Fraction of right answers after each tone, a panel per group of ears."""
     figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axes, (group, methods) in zip(panels, curves.items(), strict=True):
@@ -236,20 +236,20 @@ def save_right_by_tones(
         axes.set_xticks(range(0, 21, 5))
         axes.set_xlabel("tones")
         axes.set_title(f"{group} ears")
-    panels[0].set_ylabel("share right")
+    panels[0].set_ylabel("fraction right")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)
     return _saved(figure, path)
 
 
 def save_calibration(bins: Mapping[str, Sequence[tuple[float, float, int]]], path: Path) -> Path:
-    """Share in which a rule was met against its stated probability, in bins of equal mass."""
+    """Fraction that met a rule against its stated probability, in bins of equal mass."""
     figure = Figure(figsize=(4.8, 4.4), layout="constrained")
     axes = figure.subplots()
     axes.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
     _draw_points(axes, bins)
     axes.set_xlabel("stated P(rule met)")
-    axes.set_ylabel("share in which it was met")
+    axes.set_ylabel("fraction that met it")
     axes.legend(fontsize=8, frameon=False)
     return _saved(figure, path)
 

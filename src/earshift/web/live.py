@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from earshift.clinic.plan import CLINIC_RULE
 from earshift.clinic.session import Session
 from earshift.clinic.view import KnownProbabilities
-from earshift.engine.exam import Screen
 from earshift.engine.norms import population_norm
 from earshift.engine.refusal import Conflict
+from earshift.engine.screen import Screen
 from earshift.store import ExamChanged, Store
 from earshift.web import models as m
 from earshift.web import views

@@ -3,11 +3,11 @@
 from functools import lru_cache
 
 from earshift.clinic.view import TrialView, view_of
-from earshift.engine.exam import Screen
+from earshift.engine.audiogram import Audiogram
 from earshift.engine.norms import class_median, class_names
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import RULES
-from earshift.engine.stimulus import Audiogram
+from earshift.engine.screen import Screen
 from earshift.simulate.listener import Listener
 from earshift.web import models as m
 from earshift.web import views

@@ -13,8 +13,9 @@ from earshift.clinic.view import ExamView, KnownProbabilities, p_changed_by_tone
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
-from earshift.engine.exam import Exam, Screen
-from earshift.engine.field import Threshold
+from earshift.engine.exam import Exam
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import Threshold
 from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import models as m

@@ -1,12 +1,18 @@
+// @ts-check
 /* Where the numbers come from: the rules and the reference levels, with their sources. */
 
 import { get } from "./api.js";
-import { byId, complain, decibels, el, facts, fill, t, table, word } from "./page.js";
+import { byId, el, fill, t, word } from "./dom.js";
+import { decibels, hertz } from "./format.js";
+import { complain } from "./page.js";
+import { facts, table } from "./table.js";
 
 async function showRules() {
   const rules = await get("/api/rules");
-  const columns = ["about.rule", "about.text", "about.source", "about.checked"].map((key) => t(key));
-  const rows = rules.map((rule) => [word("rule", rule.name), rule.text, rule.source, rule.unverified ?? t("about.verified")]);
+  const columns = [t("about.rule"), t("about.text"), t("about.source"), t("about.checked")];
+  const rows = rules.map((rule) => [
+    word("rule", rule.name), rule.text, rule.source, rule.unverified ?? t("about.verified"),
+  ]);
   fill(byId("rule-list"), table(t("about.rules"), columns, rows, { class: "list bare" }));
 }
 
@@ -20,9 +26,10 @@ async function showLevels() {
       [t("device.status"), word("status", preset.status)],
     ]);
     const name = t("device.preset", preset);
-    const levels = Object.entries(preset.values).sort(([a], [b]) => a - b);
-    const rows = levels.map(([hz, level]) => [t("chart.hz", { n: hz }), decibels(level)]);
-    return el("details", { class: "route" }, el("summary", {}, name), list, table(name, columns, rows, { class: "bare" }));
+    const levels = Object.entries(preset.values).sort(([a], [b]) => Number(a) - Number(b));
+    const rows = levels.map(([hz, level]) => [hertz(hz), decibels(level)]);
+    const numbers = table(name, columns, rows, { class: "bare" });
+    return el("details", { class: "route" }, el("summary", {}, name), list, numbers);
   });
   fill(byId("retspl-list"), parts);
 }

@@ -1,66 +1,135 @@
-/* The JSON API as a page calls it: the CSRF token goes along, refusals become errors. */
+// @ts-check
+/* The JSON API as a page calls it: the CSRF token goes along, refusals become errors. What a path
+   takes and gives is checked against the API's own description. */
 
-export class Refused extends Error {
-  constructor(status, detail) {
-    super(detail);
-    this.status = status;
-  }
-}
+import { Refusal } from "./refusal.js";
 
+/** @type {Promise<Answered<"/api/me", "get">> | null} */
 let me = null;
 
 /** Who is signed in; asked once per page. */
 export function whoAmI() {
-  me ??= call("GET", "/api/me");
+  me ??= get("/api/me");
   return me;
 }
 
+/**
+ * The address of a path, with its placeholders filled in.
+ * @template {Path} P
+ * @param {P} path
+ * @param {Record<string, string>} names
+ * @param {Record<string, string | number>} [query]
+ * @returns {Address<P>}
+ */
+export function at(path, names, query = {}) {
+  const filled = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(names[name]));
+  const asked = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, `${value}`]));
+  return /** @type {Address<P>} */ (asked.size > 0 ? `${filled}?${asked}` : filled);
+}
+
+/**
+ * @template {PathOf<"get">} P
+ * @param {P | Address<P>} path
+ * @returns {Promise<Answered<P, "get">>}
+ */
 export const get = (path) => call("GET", path);
-export const post = (path, body = {}) => unsafe("POST", path, JSON.stringify(body));
+
+/**
+ * The same for an address that the API does not describe: its description itself.
+ * @param {string} address
+ * @returns {Promise<any>}
+ */
+export const getPlain = (address) => call("GET", address);
+
+/**
+ * @template {PathOf<"post">} P
+ * @param {P | Address<P>} path
+ * @param {Sent<P, "post">} body
+ * @returns {Promise<Answered<P, "post">>}
+ */
+export const post = (path, body) => unsafe("POST", path, JSON.stringify(body));
+
+/**
+ * @template {PathOf<"delete">} P
+ * @param {P | Address<P>} path
+ */
 export const remove = (path) => unsafe("DELETE", path);
+
+/**
+ * Send a file as it is.
+ * @template {PathOf<"post">} P
+ * @param {P | Address<P>} path
+ * @param {File} file
+ * @returns {Promise<Answered<P, "post">>}
+ */
 export const send = (path, file) => unsafe("POST", path, file, "application/octet-stream");
 
-/** Sign in: nobody is known yet, so there is no token to send. */
+/**
+ * Sign in: nobody is known yet, so there is no token to send.
+ * @param {string} name
+ * @param {string} password
+ */
 export function signIn(name, password) {
   const body = JSON.stringify({ name, password });
   return call("POST", "/api/login", body, { "Content-Type": "application/json" });
 }
 
-/** What a path has now, or null where it is as it was when `tag` was given. */
+/**
+ * What a path has now, or null where it is as it was when `tag` was given.
+ * @template {PathOf<"get">} P
+ * @param {P | Address<P>} path
+ * @param {string | null} tag
+ * @returns {Promise<{ tag: string | null, content: Answered<P, "get"> | null }>}
+ */
 export async function getIfChanged(path, tag) {
-  const headers = tag ? { "If-None-Match": tag } : {};
-  const response = await reach(path, { headers });
+  const response = await reach(path, { headers: tag ? { "If-None-Match": tag } : {} });
   if (response.status === 304) return { tag, content: null };
   return { tag: response.headers.get("ETag"), content: await contentOf(response) };
 }
 
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {string | File} [body]
+ */
 async function unsafe(method, path, body, type = "application/json") {
   const headers = async () => ({
-    "X-CSRF-Token": (await whoAmI()).csrf,
+    "X-CSRF-Token": (await whoAmI()).csrf ?? "",
     ...(body === undefined ? {} : { "Content-Type": type }),
   });
   try {
     return await call(method, path, body, await headers());
   } catch (error) {
     // A sign-in in another window brings another token. What was refused was not done: try again.
-    if (error.status !== 403) throw error;
+    if (!(error instanceof Refusal) || error.status !== 403) throw error;
     me = null;
     return call(method, path, body, await headers());
   }
 }
 
+/**
+ * @param {string} method
+ * @param {string} path
+ * @param {string | File} [body]
+ * @param {Record<string, string>} [headers]
+ */
 async function call(method, path, body, headers = {}) {
   return contentOf(await reach(path, { method, body, headers }));
 }
 
+/**
+ * @param {string} path
+ * @param {RequestInit} options
+ */
 async function reach(path, options) {
   try {
     return await fetch(path, { credentials: "same-origin", cache: "no-store", ...options });
   } catch {
-    throw new Refused(0, null);
+    throw new Refusal(0);
   }
 }
 
+/** @param {Response} response */
 async function contentOf(response) {
   const empty = response.status === 204;
   const json = !empty && (response.headers.get("Content-Type") ?? "").includes("json");
@@ -70,5 +139,5 @@ async function contentOf(response) {
     sessionStorage.setItem("next", location.pathname);
     location.assign("/login");
   }
-  throw new Refused(response.status, typeof content?.detail === "string" ? content.detail : null);
+  throw new Refusal(response.status, typeof content?.detail === "string" ? content.detail : "");
 }

@@ -1,8 +1,22 @@
+// @ts-check
 /* The audiogram of one ear, by the conventions of ISO 8253-1: frequency to the right in octaves,
    level downwards, an octave as long as 20 dB; right red circles, left blue crosses; no response is
    an arrow that no line leads to. Levels carry the unit of the data and no other. */
 
-import { decibels, el, fill, svg, t, table, twin, word } from "./page.js";
+import { arrow, nextMark, symbol, toneMark } from "./audiogram_marks.js";
+import { el, fill, svg, t, word } from "./dom.js";
+import { decibels, hertz } from "./format.js";
+import { numbersBelow, table } from "./table.js";
+
+/**
+ * @typedef {Pick<Threshold, "frequency_hz" | "level" | "low" | "high" | "censored">} Reading
+ * @typedef {{ frequency_hz: number, level: number }} Mark
+ * @typedef {{
+ *   ear: string, unit: string, now: Reading[], reference: Reading[],
+ *   tones: (Mark & { heard: boolean })[], next: Mark | null,
+ * }} Drawn
+ * @typedef {ReturnType<typeof scaleOf>} Scales
+ */
 
 const OCTAVE = 62;
 const DB = OCTAVE / 20;
@@ -13,22 +27,30 @@ const TOP = 50;
 const EDGE_OCTAVES = 0.45;
 const EDGE_DB = 6;
 
-/** A place for an audiogram; `draw` it again whenever there is more to show. */
+/**
+ * A place for an audiogram; `draw` it again whenever there is more to show.
+ * @param {Element} place
+ */
 export function audiogram(place) {
   const picture = el("div", { class: "picture" });
   const legend = el("ul", { class: "legend" });
-  const numbers = twin();
+  const numbers = numbersBelow();
   fill(place, picture, legend, numbers.whole);
   return {
-    draw(data) {
-      const { ear, unit, thresholds = [], reference = [], trials = [], next = null } = data;
+    /**
+     * @param {{
+     *   ear: string, unit: string, thresholds?: Reading[], reference?: Reading[],
+     *   trials?: Trial[], next?: Presentation | null,
+     * }} data
+     */
+    draw({ ear, unit, thresholds = [], reference = [], trials = [], next = null }) {
       const shown = {
         ear,
         unit,
         now: inOrder(thresholds),
         reference: inOrder(reference),
-        tones: trials.filter((trial) => trial.kind === "tone" && !trial.void),
-        next: next?.level === null || next?.level === undefined ? null : next,
+        tones: trials.filter((trial) => trial.kind === "tone" && !trial.void).flatMap(withLevel),
+        next: next === null ? null : (withLevel(next)[0] ?? null),
       };
       fill(picture, drawing(shown));
       fill(legend, legendOf(shown));
@@ -37,8 +59,18 @@ export function audiogram(place) {
   };
 }
 
+/**
+ * Silence has no level and is not drawn.
+ * @template {{ level: number | null }} T
+ * @param {T} tone
+ * @returns {(T & { level: number })[]}
+ */
+const withLevel = (tone) => (tone.level === null ? [] : [{ ...tone, level: tone.level }]);
+
+/** @param {Reading[]} readings */
 const inOrder = (readings) => [...readings].sort((a, b) => a.frequency_hz - b.frequency_hz);
 
+/** @param {Drawn} drawn */
 function scaleOf({ unit, now, reference, tones, next }) {
   const points = [...now, ...reference, ...tones, ...(next ? [next] : [])];
   const hz = points.map((point) => point.frequency_hz);
@@ -50,8 +82,10 @@ function scaleOf({ unit, now, reference, tones, next }) {
     unit === "dB HL"
       ? [-10, 120]
       : [Math.min(-10, ...levels.map(tenBelow)), Math.max(90, ...levels.map(tenAbove))];
+  /** @param {number} frequency */
   const x = (frequency) => LEFT + (Math.log2(frequency / lowest) + EDGE_OCTAVES) * OCTAVE;
   // What lies beyond the axis is drawn at its end: the table has the number.
+  /** @param {number} level */
   const y = (level) =>
     TOP + (Math.min(Math.max(level, softest), loudest) - softest + EDGE_DB) * DB;
   return {
@@ -61,9 +95,12 @@ function scaleOf({ unit, now, reference, tones, next }) {
   };
 }
 
+/** @param {number} level */
 const tenBelow = (level) => Math.floor(level / 10) * 10;
+/** @param {number} level */
 const tenAbove = (level) => Math.ceil(level / 10) * 10;
 
+/** @param {Drawn} shown */
 function drawing(shown) {
   const scale = scaleOf(shown);
   const title = t("audiogram.title", { ear: word("ear", shown.ear) });
@@ -84,10 +121,17 @@ function drawing(shown) {
   );
 }
 
+/**
+ * @param {Scales} scale
+ * @param {string} unit
+ */
 function grid(scale, unit) {
   const { x, y, lowest, highest, softest, loudest, right, bottom } = scale;
+  /** @type {Element[]} */
   const marks = [];
+  /** @type {(x1: number, y1: number, x2: number, y2: number, kind: string) => unknown} */
   const line = (x1, y1, x2, y2, kind) => marks.push(svg("line", { x1, y1, x2, y2, class: kind }));
+  /** @param {number} frequency */
   const within = (frequency) => lowest <= frequency && frequency <= highest;
   for (const frequency of BETWEEN_HZ.filter(within)) {
     line(x(frequency), TOP, x(frequency), bottom, "grid between");
@@ -112,99 +156,116 @@ function grid(scale, unit) {
   return svg("g", {}, marks);
 }
 
-/** The interval of every threshold, joined between neighbours; a lone one is a bar. */
+/**
+ * The interval of every threshold, joined between neighbours; a lone one is a bar.
+ * @param {Scales} scale
+ * @param {Reading[]} readings
+ */
 function band({ x, y }, readings) {
   const known = readings
     .filter((reading) => reading.low !== null && reading.high !== null)
-    .map((reading) => [x(reading.frequency_hz), y(reading.low), y(reading.high)]);
+    .map((reading) => ({ at: x(reading.frequency_hz), low: y(reading.low), high: y(reading.high) }));
   if (known.length === 0) return null;
-  const sides = known.length > 1 ? known : [-5, 5].map((aside) => [known[0][0] + aside, ...known[0].slice(1)]);
+  const [first] = known;
+  const sides = known.length > 1 ? known : [-5, 5].map((aside) => ({ ...first, at: first.at + aside }));
   const outline = [
-    ...sides.map(([across, low]) => [across, low]),
-    ...sides.map(([across, , high]) => [across, high]).reverse(),
+    ...sides.map(({ at, low }) => [at, low]),
+    ...sides.map(({ at, high }) => [at, high]).reverse(),
   ];
   return svg("polygon", { points: outline.map((point) => point.join(",")).join(" "), class: "band" });
 }
 
+/**
+ * @param {Scales} scale
+ * @param {string} ear
+ * @param {Reading[]} readings
+ * @param {string} kind
+ * @param {number} radius
+ */
 function curve({ x, y }, ear, readings, kind, radius) {
+  /** @param {Reading} reading */
   const heard = (reading) => reading.censored !== "above";
+  /** @type {(Element | null)[]} */
   const marks = readings.slice(1).map((reading, index) => {
     const before = readings[index];
     if (!heard(reading) || !heard(before)) return null;
     const [x1, y1] = [x(before.frequency_hz), y(before.level)];
     return svg("line", { x1, y1, x2: x(reading.frequency_hz), y2: y(reading.level) });
   });
-  // A curve drawn at many frequencies has a symbol only where clinics measure.
-  const every = readings.length <= 20;
-  const usual = new Set([...OCTAVES_HZ, ...BETWEEN_HZ]);
-  for (const reading of readings.filter((each) => every || usual.has(each.frequency_hz))) {
-    const at = [x(reading.frequency_hz), y(reading.level)];
-    marks.push(symbol(ear, ...at, radius), heard(reading) ? null : arrow(ear, ...at, radius));
+  for (const reading of atUsualFrequencies(readings)) {
+    const [cx, cy] = [x(reading.frequency_hz), y(reading.level)];
+    marks.push(symbol(ear, cx, cy, radius), heard(reading) ? null : arrow(ear, cx, cy, radius));
   }
   return svg("g", { class: kind }, marks);
 }
 
-function symbol(ear, x, y, radius) {
-  if (ear === "right") return svg("circle", { cx: x, cy: y, r: radius });
-  const r = 0.85 * radius;
-  return svg("path", { d: `M${x - r} ${y - r}L${x + r} ${y + r}M${x - r} ${y + r}L${x + r} ${y - r}` });
+/**
+ * A curve drawn at many frequencies has symbols and numbers only where clinics measure.
+ * @template {{ frequency_hz: number }} T
+ * @param {T[]} readings
+ */
+function atUsualFrequencies(readings) {
+  const usual = new Set([...OCTAVES_HZ, ...BETWEEN_HZ]);
+  return readings.length <= 20 ? readings : readings.filter((each) => usual.has(each.frequency_hz));
 }
 
-function arrow(ear, x, y, radius) {
-  const side = ear === "right" ? -1 : 1;
-  const [start, end] = [0.75 * radius, 2.3 * radius];
-  const [tipX, tipY] = [x + side * end, y + end];
-  const head = `M${tipX - side * radius} ${tipY}H${tipX}V${tipY - radius}`;
-  return svg("path", { d: `M${x + side * start} ${y + start}L${tipX} ${tipY}${head}` });
-}
-
-/** Heard: filled, pointing up to softer; not heard: open, pointing down to louder. */
-function toneMark(x, y, heard) {
-  const up = heard ? -6 : 6;
-  const points = `${x - 6},${y - 0.7 * up} ${x + 6},${y - 0.7 * up} ${x},${y + up}`;
-  return svg("polygon", { points, class: heard ? "tone heard" : "tone missed" });
-}
-
-function nextMark(x, y) {
-  const arms = `M${x - 16} ${y}H${x - 8}M${x + 8} ${y}H${x + 16}M${x} ${y - 16}V${y - 8}M${x} ${y + 8}V${y + 16}`;
-  return svg("g", { class: "next" }, svg("circle", { cx: x, cy: y, r: 10 }), svg("path", { d: arms }));
-}
-
+/** @param {Drawn} shown */
 function legendOf({ ear, now, reference, tones, next }) {
-  const entry = (text, kind, ...marks) =>
-    el("li", {}, svg("svg", { viewBox: "0 0 36 24", "aria-hidden": "true", class: `audiogram ${ear}` }, svg("g", { class: kind }, marks)), text);
+  /**
+   * @param {string} text
+   * @param {string} kind
+   * @param {Element[]} marks
+   */
+  const entry = (text, kind, ...marks) => {
+    const shape = { viewBox: "0 0 36 24", "aria-hidden": "true", class: `audiogram ${ear}` };
+    return el("li", {}, svg("svg", shape, svg("g", { class: kind }, marks)), text);
+  };
   const flat = () => svg("line", { x1: 2, y1: 12, x2: 34, y2: 12 });
+  const interval = () => svg("rect", { x: 2, y: 4, width: 32, height: 16, class: "band" });
   const unheard = [...now, ...reference].some((reading) => reading.censored === "above");
-  return [
-    now.length ? entry(t("audiogram.now", { ear: word("ear", ear) }), "now", flat(), symbol(ear, 18, 12, 7)) : null,
-    now.some((reading) => reading.low !== null)
-      ? entry(t("audiogram.band"), "", svg("rect", { x: 2, y: 4, width: 32, height: 16, class: "band" }))
-      : null,
-    reference.length ? entry(t("audiogram.reference"), "reference", flat(), symbol(ear, 18, 12, 6)) : null,
-    unheard ? entry(t("audiogram.no_response"), "now", symbol(ear, 18, 8, 5), arrow(ear, 18, 8, 5)) : null,
-    tones.some((tone) => tone.heard) ? entry(t("audiogram.heard"), "", toneMark(18, 12, true)) : null,
-    tones.some((tone) => !tone.heard) ? entry(t("audiogram.missed"), "", toneMark(18, 12, false)) : null,
-    next ? entry(t("audiogram.next"), "", nextMark(18, 12)) : null,
-  ];
+  const entries = [];
+  if (now.length) {
+    entries.push(entry(t("audiogram.now", { ear: word("ear", ear) }), "now", flat(), symbol(ear, 18, 12, 7)));
+  }
+  if (now.some((reading) => reading.low !== null)) entries.push(entry(t("audiogram.band"), "", interval()));
+  if (reference.length) {
+    entries.push(entry(t("audiogram.reference"), "reference", flat(), symbol(ear, 18, 12, 6)));
+  }
+  if (unheard) {
+    entries.push(entry(t("audiogram.no_response"), "now", symbol(ear, 18, 8, 5), arrow(ear, 18, 8, 5)));
+  }
+  if (tones.some((tone) => tone.heard)) entries.push(entry(t("audiogram.heard"), "", toneMark(18, 12, true)));
+  if (tones.some((tone) => !tone.heard)) entries.push(entry(t("audiogram.missed"), "", toneMark(18, 12, false)));
+  if (next) entries.push(entry(t("audiogram.next"), "", nextMark(18, 12)));
+  return entries;
 }
 
+/** @param {Drawn} shown */
 function numbersOf({ ear, unit, now, reference }) {
   const all = [...new Set([...now, ...reference].map((reading) => reading.frequency_hz))];
-  const every = all.length <= 20;
-  const usual = new Set([...OCTAVES_HZ, ...BETWEEN_HZ]);
-  const frequencies = all.filter((hz) => every || usual.has(hz)).sort((a, b) => a - b);
-  const at = (readings, hz) => readings.find((reading) => reading.frequency_hz === hz);
-  const rows = frequencies.map((hz) => [
-    t("chart.hz", { n: hz }),
-    levelText(at(now, hz)),
-    intervalText(at(now, hz)),
-    levelText(at(reference, hz)),
+  const frequencies = atUsualFrequencies(all.map((hz) => ({ frequency_hz: hz })));
+  /**
+   * @param {Reading[]} readings
+   * @param {number} hz
+   */
+  const reading = (readings, hz) => readings.find((each) => each.frequency_hz === hz);
+  const rows = inHertz(frequencies).map((hz) => [
+    hertz(hz),
+    levelText(reading(now, hz)),
+    intervalText(reading(now, hz)),
+    levelText(reading(reference, hz)),
   ]);
-  const caption = t("audiogram.caption", { ear: word("ear", ear), unit });
-  const columns = ["audiogram.frequency_short", "audiogram.now_short", "audiogram.interval", "audiogram.reference_short"];
-  return table(caption, columns.map((key) => t(key)), rows);
+  const columns = [
+    t("audiogram.frequency_short"), t("audiogram.now_short"), t("audiogram.interval"),
+    t("audiogram.reference_short"),
+  ];
+  return table(t("audiogram.caption", { ear: word("ear", ear), unit }), columns, rows);
 }
 
+/** @param {{ frequency_hz: number }[]} each */
+const inHertz = (each) => each.map(({ frequency_hz: hz }) => hz).sort((a, b) => a - b);
+
+/** @param {Reading | undefined} reading */
 function levelText(reading) {
   if (!reading) return "\u2013";
   if (reading.censored === "above") return t("audiogram.above", { n: decibels(reading.level) });
@@ -212,6 +273,7 @@ function levelText(reading) {
   return decibels(reading.level);
 }
 
+/** @param {Reading | undefined} reading */
 function intervalText(reading) {
   if (!reading || reading.low === null || reading.high === null) return "\u2013";
   return t("audiogram.from_to", { low: decibels(reading.low), high: decibels(reading.high) });

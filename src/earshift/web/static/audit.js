@@ -1,20 +1,29 @@
+// @ts-check
 /* Who saw and did what, oldest first as it was written. */
 
-import { get } from "./api.js";
-import { acting, byId, complain, fill, localTime, t, table } from "./page.js";
+import { at, get } from "./api.js";
+import { byId, fill, t } from "./dom.js";
+import { localTime } from "./format.js";
+import { acting, complain } from "./page.js";
+import { table } from "./table.js";
 
 const PAGE = 100;
+/** @type {string[][]} */
 const rows = [];
+/** @type {number | null} */
 let next = null;
 
 async function load() {
-  const after = next === null ? "" : `&after=${next}`;
-  const answer = await get(`/api/audit?limit=${PAGE}${after}`);
-  for (const entry of answer.entries) {
-    rows.push([await localTime(entry.at), entry.author, entry.action, entry.subject ?? "", entry.reason ?? ""]);
+  /** @type {Record<string, number>} */
+  const query = next === null ? { limit: PAGE } : { limit: PAGE, after: next };
+  const answer = await get(at("/api/audit", {}, query));
+  for (const { at: moment, author, action, subject, reason } of answer.entries) {
+    rows.push([await localTime(moment), author, action, subject, reason]);
   }
   next = answer.next;
-  const columns = ["audit.at", "audit.author", "audit.action", "audit.subject", "audit.reason"].map((key) => t(key));
+  const columns = [
+    t("audit.at"), t("audit.author"), t("audit.action"), t("audit.subject"), t("audit.reason"),
+  ];
   fill(byId("entries"), table(t("audit.heading"), columns, rows, { class: "list bare" }));
   byId("more").hidden = next === null;
 }

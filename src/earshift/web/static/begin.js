@@ -1,33 +1,42 @@
-/* Before a test: what, how, and the checklist; then the desk, or the listener's link. */
+// @ts-check
+/* Before a test: what, how, and the checklist; then the desk, or the listener's link. What may be
+   chosen comes from the server and from the form's template; this page only shows it. */
 
-import { get, post } from "./api.js";
+import { at, get, post } from "./api.js";
+import { byId, el, fill, t, word } from "./dom.js";
+import { nameOf } from "./format.js";
 import { linkPanel } from "./link.js";
-import {
-  byId, el, entitle, fill, giveUp, handle, nameOf, onSubmit, reasonOf, t, word,
-} from "./page.js";
+import { formOf, giveUp, handle, inputOf, onSubmit, reasonOf, setHeading, typed } from "./page.js";
 
-const YES_NO = ["cold_or_earache", "loud_noise_24h", "tinnitus", "hearing_aids_out"];
-const WORDS = [
+const YES_NO = /** @type {const} */ ([
+  "cold_or_earache", "loud_noise_24h", "tinnitus", "hearing_aids_out",
+]);
+const WORDS = /** @type {const} */ ([
   "otoscopy_right", "otoscopy_left", "better_ear", "protector", "room_noise",
   "examiner_certificate", "remarks",
-];
-const form = byId("plan");
-let [rules, devices, exams] = [[], [], []];
-let baselines = {};
+]);
+const names = { person: handle() };
+const form = formOf("plan");
+const known = {
+  rules: /** @type {Rule[]} */ ([]),
+  devices: /** @type {Device[]} */ ([]),
+  references: /** @type {PersonFile["references"]} */ ([]),
+};
 
-const chosen = (name) => new FormData(form).get(name);
-const ears = () => new FormData(form).getAll("ears");
-const device = () => devices.find((each) => each.id === chosen("device")) ?? null;
+/** @param {string} name */
+const chosen = (name) => typed(new FormData(form), name);
+const ears = () => /** @type {Ear[]} */ (new FormData(form).getAll("ears"));
+const device = () => known.devices.find((each) => each.id === chosen("device")) ?? null;
+const isScreen = () => chosen("kind") === "screen";
 
 async function load() {
-  const [person, ...lists] = await Promise.all([
-    get(`/api/people/${handle()}`),
+  const [person, rules, devices] = await Promise.all([
+    get(at("/api/people/{person}", names)),
     get("/api/rules"),
     get("/api/devices"),
   ]);
-  [rules, devices] = lists;
-  ({ exams, baselines } = person);
-  entitle(t("begin.heading_of", { name: nameOf(person) }));
+  Object.assign(known, { rules, devices, references: person.references });
+  setHeading(t("begin.heading_of", { name: nameOf(person) }));
   fill(byId("rule"), rules.map((rule) => el("option", { value: rule.name }, word("rule", rule.name))));
   byId("device").append(...devices.map((each) => el("option", { value: each.id }, each.name)));
   refresh();
@@ -35,130 +44,157 @@ async function load() {
 
 /** What is said and offered follows from what is chosen. */
 function refresh() {
-  const screen = chosen("kind") === "screen";
   const one = device();
-  byId("of-screen").hidden = !screen;
-  const rule = rules.find((each) => each.name === chosen("rule"));
-  if (rule) fill(byId("rule-text"), t("begin.rule_text", { text: rule.text, source: rule.source }), rule.unverified ? ` ${rule.unverified}` : "");
-  byId("unverified").hidden = !rule?.unverified;
-  if (screen) fill(byId("references"), ears().map((ear) => referenceField(ear, one)));
+  byId("of-screen").hidden = !isScreen();
+  showRule();
+  if (isScreen()) fill(byId("references"), ears().map((ear) => referenceField(ear, one)));
   fill(byId("device-state"), one ? deviceLines(one) : []);
-  // Who plays by hand answers by hand: nothing comes out of the browser.
-  const byHand = one === null || one.sound === "external";
-  const listener = form.elements.answered_by[1];
-  listener.disabled = byHand;
-  if (byHand) form.elements.answered_by[0].checked = true;
-  const alone = form.elements.mode[1];
-  alone.disabled = chosen("answered_by") === "examiner";
-  if (alone.disabled) form.elements.mode[0].checked = true;
-  const supervised = chosen("mode") === "supervised";
-  byId("of-levels").hidden = one?.sound === "relative"; // its levels are no dB HL
-  byId("loud_confirmed").disabled = !supervised;
-  if (!supervised) byId("loud_confirmed").checked = false;
-  fill(byId("warnings"), warnings());
+  byId("of-levels").hidden = one !== null && one.unit !== "dB HL";
+  offerOnlyPossible(one);
+  const warnings = [...(one?.warnings ?? [t("warning.unlisted")]), ...checklistCautions()];
+  fill(byId("warnings"), warnings.map((text) => el("p", { class: "caution" }, text)));
+}
+
+function showRule() {
+  const rule = known.rules.find((each) => each.name === chosen("rule"));
+  byId("unverified").hidden = !rule?.unverified;
+  if (!rule) return;
+  const text = t("begin.rule_text", { text: rule.text, source: rule.source });
+  fill(byId("rule-text"), [text, rule.unverified].filter(Boolean).join(" "));
 }
 
 /**
- * What this ear can be compared with; relative levels only with the same device's. The baseline comes
- * first, then the oldest: a slow loss shows against the first exam, not against last year's.
+ * Grey out what cannot go with what is chosen: who may answer on the device is the server's to say,
+ * what goes together in the form is its template's (`data-needs` holds a field and its value).
+ * @param {Device | null} one
  */
-function referencesOf(ear, one) {
-  const relative = one?.sound === "relative";
-  const fits = (exam) =>
-    relative ? exam.sound === "relative" && exam.device === one.name : !["relative", "simulated"].includes(exam.sound);
-  const baseline = (exam) => Number(exam.id === baselines[ear]?.exam);
-  return exams
-    .filter((exam) => exam.ear === ear && exam.kind !== "screen" && exam.state === "done" && fits(exam))
-    .sort((one, other) => baseline(other) - baseline(one));
+function offerOnlyPossible(one) {
+  const possible = one?.answered_by ?? ["examiner"];
+  for (const input of form.querySelectorAll("input")) {
+    if (input.name === "answered_by") input.disabled = !possible.includes(input.value);
+    const [name, value] = (input.dataset.needs ?? "").split("=");
+    if (name) input.disabled = chosen(name) !== value;
+    if (!input.disabled || !input.checked) continue;
+    input.checked = false;
+    const first = form.querySelector(`input[type=radio][name="${input.name}"]`);
+    if (first instanceof HTMLInputElement) first.checked = true;
+  }
 }
 
+/**
+ * What this ear can be compared with on the chosen device, as the server says.
+ * @param {Ear} ear
+ * @param {Device | null} one
+ */
 function referenceField(ear, one) {
-  const known = referencesOf(ear, one);
+  const ofDevice = known.references.find((each) => each.device === one?.id);
+  const choices = (ofDevice ?? known.references.find((each) => each.device === null))?.ears[ear] ?? [];
   const name = word("ear", ear);
-  if (known.length === 0) return el("p", { class: "caution" }, t("begin.no_reference", { ear: name }));
-  const before = byId(`reference-${ear}`)?.value;
-  const options = known.map((exam) => {
-    const values = { kind: word("kind", exam.kind), on: exam.measured_on ?? t("person.no_day"), source: exam.source };
-    const plain = exam.source ? t("begin.reference_from", values) : t("begin.reference", values);
-    const text = exam.id === baselines[ear]?.exam ? t("begin.baseline", { reference: plain }) : plain;
-    return el("option", { value: exam.id, selected: exam.id === before }, text);
-  });
+  if (!choices.some((choice) => choice.reason === null)) {
+    return el("p", { class: "caution" }, t("begin.no_reference", { ear: name }), " ",
+      choices.map((choice) => `${referenceText(choice)}: ${choice.reason}`).join(" "));
+  }
+  const id = `reference-${ear}`;
+  const before = document.getElementById(id);
+  const kept = before instanceof HTMLSelectElement ? before.value : null;
+  const again = choices.some((choice) => choice.exam === kept && choice.reason === null);
+  const options = choices.map((choice) =>
+    el("option", {
+      value: choice.exam,
+      selected: again ? choice.exam === kept : choice.default,
+      disabled: choice.reason !== null,
+    }, [referenceText(choice), choice.reason ?? choice.caution].filter(Boolean).join(" \u2013 ")),
+  );
+  const none = choices.some((choice) => choice.default || (again && choice.exam === kept))
+    ? null
+    : el("option", { value: "", selected: true }, t("begin.choose_reference"));
   return el("div", { class: "field" },
-    el("label", { for: `reference-${ear}` }, t("begin.compared", { ear: name })),
-    el("select", { id: `reference-${ear}` }, options));
+    el("label", { for: id }, t("begin.compared", { ear: name })),
+    el("select", { id, name: id }, none, options));
 }
 
-/** The references chosen, by ear; an ear that has none is left to the server's refusal. */
+/** @param {PersonFile["references"][number]["ears"][string][number]} choice */
+function referenceText({ kind, measured_on: day, source, baseline }) {
+  const values = { kind: word("kind", kind), on: day ?? t("person.no_day"), source };
+  const reference = source ? t("begin.reference_from", values) : t("begin.reference", values);
+  return baseline ? t("begin.baseline", { reference }) : reference;
+}
+
+/** The references chosen, by ear; an ear that has none is left to the server. */
 function references() {
-  const chosenOf = (ear) => byId(`reference-${ear}`)?.value;
-  return Object.fromEntries(ears().filter(chosenOf).map((ear) => [ear, chosenOf(ear)]));
+  const pairs = ears().map((ear) => [ear, chosen(`reference-${ear}`)]).filter(([, exam]) => exam);
+  return pairs.length ? Object.fromEntries(pairs) : null;
 }
 
+/** @param {Device} one */
 function deviceLines(one) {
-  const calibration = one.calibration?.state ?? "none";
-  const lines = [t("begin.device_state", {
+  const state = t("begin.device_state", {
     sound: word("sound", one.sound),
-    calibration: word("calibration", calibration),
+    calibration: word("calibration", one.calibration.state),
     check: word("daily_check", one.daily_check.state),
-  })];
-  const line = el("p", { class: "hint" }, lines, " ", el("a", { href: `/devices/${one.id}` }, t("begin.device_page")));
+  });
+  const page = el("a", { href: `/devices/${one.id}` }, t("begin.device_page"));
+  const line = el("p", { class: "hint" }, state, " ", page);
   return one.blocked ? [el("p", { class: "caution" }, one.blocked), line] : [line];
 }
 
-/** What an examiner should think of before the first tone (practice of hearing conservation). */
-function warnings() {
-  const found = [];
-  const one = device();
-  if (one === null) found.push(t("warning.unlisted"));
-  else if (one.sound === "relative") found.push(t("warning.relative"));
-  else if (one.calibration?.state === "expired") found.push(t("warning.expired"));
-  if (one?.daily_check.state === "missing") found.push(t("warning.check"));
-  if (chosen("loud_noise_24h") === "yes") found.push(t("warning.noise"));
-  const hours = chosen("hours_since_noise");
-  if (chosen("kind") === "exam" && hours !== "" && Number(hours) < 14) found.push(t("warning.hours"));
-  if (chosen("cold_or_earache") === "yes") found.push(t("warning.cold"));
-  if (chosen("hearing_aids_out") === "no") found.push(t("warning.aids"));
-  if (chosen("room_noise") === "noisy") found.push(t("warning.room"));
-  for (const ear of ears()) {
-    const seen = chosen(`otoscopy_${ear}`);
-    if (seen && seen !== "normal") found.push(t("warning.otoscopy", { ear: word("ear", ear) }));
+/** What the template says of the answers to its checklist. */
+function checklistCautions() {
+  const cautions = [];
+  for (const select of form.querySelectorAll("select")) {
+    const caution = select.selectedOptions[0]?.dataset.caution;
+    if (caution) cautions.push(caution);
   }
-  return found.map((text) => el("p", { class: "caution" }, text));
+  for (const input of form.querySelectorAll("input")) {
+    const { caution, cautionBelow } = input.dataset;
+    if (caution && input.value !== "" && input.valueAsNumber < Number(cautionBelow)) {
+      cautions.push(caution);
+    }
+  }
+  return cautions;
 }
 
+/** @returns {Checklist} */
 function checklist() {
-  const given = {};
-  for (const name of YES_NO) if (chosen(name)) given[name] = chosen(name) === "yes";
-  for (const name of WORDS) if (chosen(name).trim()) given[name] = chosen(name).trim();
-  if (chosen("hours_since_noise") !== "") given.hours_since_noise = Number(chosen("hours_since_noise"));
-  return given;
+  const yesNo = YES_NO.map((name) => [name, chosen(name) === "" ? null : chosen(name) === "yes"]);
+  const words = WORDS.map((name) => [name, chosen(name).trim() || null]);
+  const hours = chosen("hours_since_noise");
+  return {
+    ...Object.fromEntries([...yesNo, ...words]),
+    hours_since_noise: hours === "" ? null : Number(hours),
+  };
+}
+
+/** @returns {NewTest} */
+function plan() {
+  return {
+    kind: isScreen() ? "screen" : "exam",
+    ears: ears(),
+    rule: isScreen() ? chosen("rule") : null,
+    protocol: null,
+    device: chosen("device") || null,
+    mode: chosen("mode") === "self" ? "self" : "supervised",
+    answered_by: chosen("answered_by") === "listener" ? "listener" : "examiner",
+    checklist: checklist(),
+    loud_confirmed: inputOf("loud_confirmed").checked && !byId("of-levels").hidden,
+    accept_calibration: inputOf("accept_calibration").checked,
+    accept_unverified: inputOf("accept_unverified").checked && !byId("unverified").hidden,
+    practice: inputOf("practice").checked,
+    reference: isScreen() ? references() : null,
+  };
 }
 
 async function start() {
-  const plan = {
-    kind: chosen("kind"),
-    ears: ears(),
-    rule: chosen("kind") === "screen" ? chosen("rule") : null,
-    protocol: null,
-    device: chosen("device") || null,
-    mode: chosen("mode"),
-    answered_by: chosen("answered_by"),
-    checklist: checklist(),
-    loud_confirmed: byId("loud_confirmed").checked && !byId("of-levels").hidden,
-    accept_calibration: byId("accept_calibration").checked,
-    accept_unverified: byId("accept_unverified").checked && !byId("unverified").hidden,
-    practice: byId("practice").checked,
-    reference: chosen("kind") === "screen" ? references() : null,
-  };
-  const test = await post(`/api/people/${handle()}/tests`, plan);
+  const wanted = plan();
+  const test = await post(at("/api/people/{person}/tests", names), wanted);
   const first = `/exams/${test.exams[0].id}`;
-  if (plan.answered_by === "examiner") {
+  if (wanted.answered_by === "examiner") {
     location.assign(first);
     return;
   }
   form.hidden = true;
   byId("started").hidden = false;
-  byId("follow").href = first;
+  byId("follow", HTMLAnchorElement).href = first;
   fill(byId("started-warnings"), test.warnings.map((text) => el("p", { class: "caution" }, text)));
   byId("started-heading").focus();
   await linkPanel(byId("link"), test.visit).create();

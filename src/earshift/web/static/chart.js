@@ -1,6 +1,23 @@
+// @ts-check
 /* A plain line chart with its numbers as a table: the probability of change, and history. */
 
-import { el, fill, svg, t, table, twin } from "./page.js";
+import { el, fill, svg, t } from "./dom.js";
+import { numbersBelow, table } from "./table.js";
+
+/** @import { Child } from "./dom.js" */
+
+/**
+ * @typedef {{ at: number, text: string }} Tick
+ * @typedef {{ low: number, high: number, ticks: Tick[] }} Scale
+ * @typedef {Scale & { label: string }} Across
+ * @typedef {Scale & { down?: boolean }} Upward `down` puts the low values on top
+ * @typedef {{ x: number, y: number, mark?: string | null }} Point
+ * @typedef {{ name: string, points: Point[] }} Line named at its end
+ * @typedef {{
+ *   title: string, x: Across, y: Upward, lines: Line[], limits?: Tick[],
+ *   columns: Child[], rows: Child[][],
+ * }} ChartData limits are horizontal lines
+ */
 
 const WIDTH = 480;
 const HEIGHT = 270;
@@ -10,16 +27,18 @@ const TOP = 16;
 const BOTTOM = 44;
 const LINE = 18; // between two names
 
-/** A place for a chart; `draw` it again whenever there is more to show.
-
-    x and y are {low, high, ticks: [{at, text}], label}; y.down puts the low values on top. Lines
-    are {name, points: [{x, y, mark}]}, limits horizontal lines {at, text}. */
+/**
+ * A place for a chart; `draw` it again whenever there is more to show.
+ * @param {Element} place
+ * @param {boolean} titled whether it shows its title
+ */
 export function chart(place, titled = true) {
   const heading = el("p", { class: "chart-title", "aria-hidden": "true", hidden: !titled });
   const picture = el("div", { class: "picture" });
-  const numbers = twin();
+  const numbers = numbersBelow();
   fill(place, heading, picture, numbers.whole);
   return {
+    /** @param {ChartData} data */
     draw({ title, x, y, lines, limits = [], columns, rows }) {
       heading.textContent = title;
       fill(picture, drawing(title, x, y, lines, limits));
@@ -28,10 +47,21 @@ export function chart(place, titled = true) {
   };
 }
 
+/**
+ * @param {string} title
+ * @param {Across} x
+ * @param {Upward} y
+ * @param {Line[]} lines
+ * @param {Tick[]} limits
+ */
 function drawing(title, x, y, lines, limits) {
+  /** @param {number} value */
   const across = (value) => LEFT + ((value - x.low) / (x.high - x.low || 1)) * (WIDTH - LEFT - RIGHT);
-  const share = (value) => (value - y.low) / (y.high - y.low || 1);
-  const down = (value) => TOP + (y.down ? share(value) : 1 - share(value)) * (HEIGHT - TOP - BOTTOM);
+  /** @param {number} value */
+  const fraction = (value) => (value - y.low) / (y.high - y.low || 1);
+  /** @param {number} value */
+  const down = (value) =>
+    TOP + (y.down ? fraction(value) : 1 - fraction(value)) * (HEIGHT - TOP - BOTTOM);
   const bottom = HEIGHT - BOTTOM;
   const marks = [];
   for (const tick of y.ticks) {
@@ -67,24 +97,37 @@ function drawing(title, x, y, lines, limits) {
       marks.push(dot(point.mark, across(point.x), down(point.y)));
     }
   });
-  marks.push(...names(lines, (line) => down(line.points.at(-1).y)));
+  marks.push(...namesAtEnds(lines, down));
   const shape = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart" };
   return svg("svg", { ...shape, "aria-label": `${title}. ${t("chart.see_table")}` }, marks);
 }
 
+/**
+ * @param {string | null | undefined} mark
+ * @param {number} x
+ * @param {number} y
+ */
 function dot(mark, x, y) {
-  if (mark === "changed") return svg("path", { d: `M${x} ${y - 8}L${x + 8} ${y + 6}H${x - 8}Z`, class: "dot" });
-  if (mark === "open") return svg("circle", { cx: x, cy: y, r: 5, class: "dot open" });
+  if (mark === "changed") {
+    return svg("path", { d: `M${x} ${y - 8}L${x + 8} ${y + 6}H${x - 8}Z`, class: "dot" });
+  }
   return svg("circle", { cx: x, cy: y, r: 4, class: "dot" });
 }
 
-/** Names at the lines' ends, moved apart where they would lie on each other. */
-function names(lines, height) {
-  const named = lines.filter((line) => line.name && line.points.length > 0);
-  const placed = named.map((line) => ({ name: line.name, at: height(line) })).sort((a, b) => a.at - b.at);
-  placed.forEach((each, index) => {
-    if (index > 0) each.at = Math.max(each.at, placed[index - 1].at + LINE);
+/**
+ * Names at the lines' ends, moved apart where they would lie on each other.
+ * @param {Line[]} lines
+ * @param {(value: number) => number} down
+ */
+function namesAtEnds(lines, down) {
+  const named = lines.flatMap(({ name, points }) => {
+    const last = points.at(-1);
+    return name && last ? [{ name, at: down(last.y) }] : [];
   });
-  const over = placed.length ? Math.max(0, placed.at(-1).at - (HEIGHT - BOTTOM)) : 0;
-  return placed.map(({ name, at }) => svg("text", { x: WIDTH - RIGHT + 8, y: at - over + 5 }, name));
+  named.sort((a, b) => a.at - b.at);
+  named.forEach((each, index) => {
+    if (index > 0) each.at = Math.max(each.at, named[index - 1].at + LINE);
+  });
+  const over = Math.max(0, (named.at(-1)?.at ?? 0) - (HEIGHT - BOTTOM));
+  return named.map(({ name, at }) => svg("text", { x: WIDTH - RIGHT + 8, y: at - over + 5 }, name));
 }

@@ -1,131 +1,181 @@
+// @ts-check
 /* One device: its state, the daily check by ear, and its calibration table. */
 
-import { get, post } from "./api.js";
-import {
-  byId, decibels, el, entitle, facts, fill, giveUp, handle, onSubmit, say, t, table, today, word,
-} from "./page.js";
+import { at, get, post } from "./api.js";
+import { byId, el, fill, t, word } from "./dom.js";
+import { EARS } from "./ears.js";
+import { decibels, hertz, today } from "./format.js";
+import { formOf, giveUp, handle, inputOf, onSubmit, say, setHeading, typed } from "./page.js";
+import { facts } from "./table.js";
 
-const EARS = ["right", "left"];
 const CHECKED_HZ = [500, 1000, 2000, 4000];
 const TABLE_HZ = [250, 500, 1000, 2000, 3000, 4000, 6000, 8000];
-const address = `/api/devices/${handle()}`;
+const NOT_KNOWN = "\u2013";
+const names = { device: handle() };
+const preset = byId("retspl", HTMLSelectElement);
+/** @type {Retspl[]} */
 let presets = [];
 
+/** @param {Device} device */
 function show(device) {
-  entitle(device.name);
-  const { calibration, daily_check: check, fingerprint } = device;
+  setHeading(device.name);
+  const { calibration, daily_check: check } = device;
+  const checked = word("daily_check", check.state);
   fill(byId("blocked"), device.blocked ? el("p", { class: "caution" }, device.blocked) : null);
   facts(byId("state"), [
     [t("device.sound"), word("sound", device.sound)],
     [t("devices.transducer"), word("transducer", device.transducer)],
     [t("devices.model"), device.model],
     [t("devices.serial"), device.serial],
-    [t("device.calibration"), word("calibration", calibration?.state ?? "none")],
-    [t("device.done_on"), calibration?.done_on],
-    [t("device.due_on"), calibration?.due_on],
-    [t("device.laboratory"), calibration?.laboratory],
-    [t("device.coupler"), calibration?.coupler],
-    [t("device.kind"), calibration?.kind ? word("calibration_kind", calibration.kind) : null],
-    [t("device.check"), check.on ? t("devices.until", { state: word("daily_check", check.state), day: check.on }) : word("daily_check", check.state)],
-    ...Object.entries(fingerprint ?? {}).map(([name, value]) => [word("fingerprint", name), value]),
+    [t("device.calibration"), word("calibration", calibration.state)],
+    [t("device.done_on"), calibration.done_on],
+    [t("device.due_on"), calibration.due_on],
+    [t("device.laboratory"), calibration.laboratory],
+    [t("device.coupler"), calibration.coupler],
+    [t("device.kind"), calibration.kind ? word("calibration_kind", calibration.kind) : null],
+    [
+      t("device.check"),
+      check.on ? t("devices.checked_on", { state: checked, day: check.on }) : checked,
+    ],
+    ...fingerprintFacts(device),
   ]);
   // An audiometer sets its own levels: there is nothing to convert, so no table.
   byId("of-table").hidden = device.sound === "external";
 }
 
-/** A table of numbers to type: a row per frequency, a column per ear, `known` before them. */
-function entry(place, name, caption, frequencies, known = null) {
-  const label = (hz, ear) => t("device.cell", { ear: word("ear", ear), hz: t("chart.hz", { n: hz }) });
+/**
+ * @param {Device} device
+ * @returns {[string, string][]}
+ */
+function fingerprintFacts({ fingerprint }) {
+  return Object.entries(fingerprint).map(([name, value]) => [
+    word("fingerprint", name),
+    name === "connection" ? word("connection", value) : String(value),
+  ]);
+}
+
+/**
+ * A table of numbers to type: a row per frequency, a column per ear, what is known before them.
+ * @param {Element} place
+ * @param {"check" | "full"} name
+ * @param {string} caption
+ * @param {number[]} frequencies
+ * @param {string | null} known the heading of the column for what is known
+ */
+function numberTable(place, name, caption, frequencies, known = null) {
+  /**
+   * @param {number} hz
+   * @param {Ear} ear
+   */
   const input = (hz, ear) =>
-    el("input", { type: "number", step: "any", name: `${name}-${ear}-${hz}`, "aria-label": label(hz, ear), inputmode: "decimal", required: name === "check" });
-  const columns = [t("column.frequency"), ...(known ? [known.name] : []), ...EARS.map((ear) => word("ear", ear))];
+    el("input", {
+      type: "number",
+      step: "any",
+      name: `${name}-${ear}-${hz}`,
+      "aria-label": t("device.cell", { ear: word("ear", ear), hz: hertz(hz) }),
+      inputmode: "decimal",
+      required: name === "check",
+    });
+  const columns = [t("column.frequency"), ...(known ? [known] : []), ...EARS.map((ear) => word("ear", ear))];
+  const rows = frequencies.map((hz) =>
+    el("tr", {},
+      el("th", { scope: "row" }, hertz(hz)),
+      known ? el("td", { "data-hz": hz }, NOT_KNOWN) : null,
+      EARS.map((ear) => el("td", {}, input(hz, ear)))),
+  );
   fill(
     place,
     el("caption", {}, caption),
     el("thead", {}, el("tr", {}, columns.map((column) => el("th", { scope: "col" }, column)))),
-    el("tbody", {}, frequencies.map((hz) =>
-      el("tr", {},
-        el("th", { scope: "row" }, t("chart.hz", { n: hz })),
-        known ? el("td", { "data-hz": hz }, known.values[hz] === undefined ? "\u2013" : decibels(known.values[hz])) : null,
-        EARS.map((ear) => el("td", {}, input(hz, ear)))))),
+    el("tbody", {}, rows),
   );
 }
 
-/** The numbers that were typed, by ear and frequency; empty cells are left out. */
-function typed(form, name, frequencies) {
-  return Object.fromEntries(EARS.map((ear) => [
-    ear,
-    Object.fromEntries(
-      frequencies
-        .filter((hz) => form.get(`${name}-${ear}-${hz}`) !== "")
-        .map((hz) => [hz, Number(form.get(`${name}-${ear}-${hz}`))]),
-    ),
-  ]));
+/**
+ * The numbers that were typed, by ear and frequency; empty cells are left out.
+ * @param {FormData} fields
+ * @param {"check" | "full"} name
+ * @param {number[]} frequencies
+ */
+function typedNumbers(fields, name, frequencies) {
+  /** @param {Ear} ear */
+  const ofEar = (ear) =>
+    frequencies
+      .map((hz) => [hz, typed(fields, `${name}-${ear}-${hz}`)])
+      .filter(([, value]) => value !== "")
+      .map(([hz, value]) => [hz, Number(value)]);
+  return Object.fromEntries(EARS.map((ear) => [ear, Object.fromEntries(ofEar(ear))]));
 }
 
-/** A year is the longest that an acoustic calibration holds. */
+/** A calibration is due again a year later, unless another day is typed. */
 function proposeDue() {
-  const due = new Date(byId("done_on").value);
+  const due = new Date(inputOf("done_on").value);
   if (Number.isNaN(due.getTime())) return;
   due.setUTCFullYear(due.getUTCFullYear() + 1);
-  byId("due_on").value = due.toISOString().slice(0, 10);
+  inputOf("due_on").value = due.toISOString().slice(0, 10);
 }
 
 function showPreset() {
-  const preset = presets.find((each) => each.name === byId("retspl").value);
-  if (!preset) return;
-  for (const cell of byId("table").querySelectorAll("[data-hz]")) {
-    const value = preset.values[cell.dataset.hz];
-    cell.textContent = value === undefined ? "\u2013" : decibels(value);
+  const chosen = presets.find((each) => each.name === preset.value);
+  if (!chosen) return;
+  for (const cell of byId("table").querySelectorAll("td[data-hz]")) {
+    const value = chosen.values[cell.getAttribute("data-hz") ?? ""];
+    cell.textContent = value === undefined ? NOT_KNOWN : decibels(value);
   }
-  if (byId("coupler").value === "" || presets.some((each) => each.coupler === byId("coupler").value)) {
-    byId("coupler").value = preset.coupler;
+  const coupler = inputOf("coupler");
+  if (coupler.value === "" || presets.some((each) => each.coupler === coupler.value)) {
+    coupler.value = chosen.coupler;
   }
   const list = el("dl", { class: "facts" });
   facts(list, [
-    [t("device.earphone"), preset.earphone],
-    [t("device.coupler"), preset.coupler],
-    [t("device.source"), preset.source],
-    [t("device.status"), word("status", preset.status)],
+    [t("device.earphone"), chosen.earphone],
+    [t("device.coupler"), chosen.coupler],
+    [t("device.source"), chosen.source],
+    [t("device.status"), word("status", chosen.status)],
   ]);
   fill(byId("about-retspl"), list);
 }
 
-onSubmit(byId("calibration"), async (form) => {
-  const levels = byId("of-table").hidden ? null : typed(form, "full", TABLE_HZ);
-  const given = levels !== null && EARS.some((ear) => Object.keys(levels[ear]).length > 0);
-  const device = await post(`${address}/calibrations`, {
-    done_on: form.get("done_on"),
-    due_on: form.get("due_on"),
-    laboratory: form.get("laboratory"),
-    coupler: form.get("coupler"),
-    kind: form.get("kind"),
-    ...(given
-      ? { retspl: form.get("retspl"), full_scale_db_spl: levels, floor_dbfs: Number(form.get("floor_dbfs")) }
-      : {}),
+onSubmit(formOf("calibration"), async (fields) => {
+  const levels = byId("of-table").hidden ? {} : typedNumbers(fields, "full", TABLE_HZ);
+  const given = Object.values(levels).some((ofEar) => Object.keys(ofEar).length > 0);
+  const table = {
+    retspl: typed(fields, "retspl"),
+    full_scale_db_spl: levels,
+    floor_dbfs: Number(typed(fields, "floor_dbfs")),
+  };
+  const device = await post(at("/api/devices/{device}/calibrations", names), {
+    done_on: typed(fields, "done_on"),
+    due_on: typed(fields, "due_on"),
+    laboratory: typed(fields, "laboratory"),
+    coupler: typed(fields, "coupler"),
+    kind: /** @type {"acoustic" | "exhaustive"} */ (typed(fields, "kind")),
+    ...(given ? table : {}),
   });
   say(t("device.calibrated"));
   show(device);
 });
 
-onSubmit(byId("check"), async (form) => {
-  const deviations = typed(form, "check", CHECKED_HZ);
-  const device = await post(`${address}/checks`, { listener: form.get("listener"), deviations_db: deviations });
+onSubmit(formOf("check"), async (fields) => {
+  const device = await post(at("/api/devices/{device}/checks", names), {
+    listener: typed(fields, "listener"),
+    deviations_db: typedNumbers(fields, "check", CHECKED_HZ),
+  });
   say(word("checked", device.daily_check.state));
   show(device);
 });
 
-entry(byId("deviations"), "check", t("device.deviations"), CHECKED_HZ);
-entry(byId("table"), "full", t("device.full_scale"), TABLE_HZ, { name: t("device.zero_hl"), values: {} });
-byId("done_on").value = today();
+numberTable(byId("deviations"), "check", t("device.deviations"), CHECKED_HZ);
+numberTable(byId("table"), "full", t("device.full_scale"), TABLE_HZ, t("device.zero_hl"));
+inputOf("done_on").value = today();
 proposeDue();
-byId("done_on").addEventListener("change", proposeDue);
-byId("retspl").addEventListener("change", showPreset);
+inputOf("done_on").addEventListener("change", proposeDue);
+preset.addEventListener("change", showPreset);
 
-Promise.all([get(address), get("/api/retspl")])
+Promise.all([get(at("/api/devices/{device}", names)), get("/api/retspl")])
   .then(([device, known]) => {
     presets = known;
-    fill(byId("retspl"), presets.map((each) => el("option", { value: each.name }, t("device.preset", each))));
+    fill(preset, presets.map((each) => el("option", { value: each.name }, t("device.preset", each))));
     show(device);
     showPreset();
   })

@@ -1,18 +1,26 @@
+// @ts-check
 /* The devices: in what state each is, and a new one, this browser included. */
 
 import { get, post } from "./api.js";
-import { byId, complain, el, facts, fill, onSubmit, t, table, word } from "./page.js";
+import { becomeDevice, fingerprint } from "./browser_device.js";
+import { byId, el, fill, t, word } from "./dom.js";
+import { complain, formOf, onSubmit, typed } from "./page.js";
+import { facts, table } from "./table.js";
 
+/** @type {(keyof Fingerprint)[]} */
 const BROWSER_FACTS = ["browser", "system", "sample_rate", "channels"];
-let fingerprint = null;
+const sort = byId("sort", HTMLSelectElement);
+/** @type {Fingerprint | null} */
+let here = null;
 
+/** @param {Device} device */
 function row(device) {
-  const calibration = device.calibration;
-  const state = word("calibration", calibration?.state ?? "none");
+  const { calibration } = device;
+  const state = word("calibration", calibration.state);
   return [
     el("a", { href: `/devices/${device.id}`, dir: "auto" }, device.name),
     word("sound", device.sound),
-    calibration?.due_on ? t("devices.until", { state, day: calibration.due_on }) : state,
+    calibration.due_on ? t("devices.until", { state, day: calibration.due_on }) : state,
     word("daily_check", device.daily_check.state),
     device.blocked ? el("strong", {}, t("devices.blocked")) : t("devices.usable"),
   ];
@@ -24,31 +32,36 @@ async function show() {
     fill(byId("list"), el("p", { class: "quiet" }, t("devices.none")));
     return;
   }
-  const columns = ["name", "sound", "calibration", "check", "use"].map((name) => word("device_column", name));
-  fill(byId("list"), table(t("devices.list"), columns, devices.map(row), { class: "list bare" }));
+  const columns = ["name", "sound", "calibration", "check", "use"];
+  const names = columns.map((name) => word("device_column", name));
+  fill(byId("list"), table(t("devices.list"), names, devices.map(row), { class: "list bare" }));
 }
 
-async function choose() {
-  const browser = byId("sort").value === "browser";
+function choose() {
+  const browser = sort.value === "browser";
   byId("of-browser").hidden = !browser;
-  if (!browser || fingerprint) return;
-  const setup = await import("./setup.js");
-  setup.becomeDevice();
-  fingerprint = setup.fingerprint({});
-  facts(byId("fingerprint"), BROWSER_FACTS.map((name) => [word("fingerprint", name), fingerprint[name]]));
+  if (!browser || here) return;
+  becomeDevice();
+  const found = fingerprint();
+  here = found;
+  facts(byId("fingerprint"), BROWSER_FACTS.map((name) => [word("fingerprint", name), found[name]]));
 }
 
-byId("sort").addEventListener("change", () => choose().catch(complain));
+sort.addEventListener("change", choose);
 
-onSubmit(byId("new"), async (form) => {
-  const browser = form.get("sort") === "browser";
-  const typed = ["earphones", "connection", "volume"].map((name) => [name, form.get(name)]);
+onSubmit(formOf("new"), async (fields) => {
+  const browser = typed(fields, "sort") === "browser" ? here : null;
   const device = await post("/api/devices", {
-    name: form.get("name"),
-    transducer: form.get("transducer"),
-    model: form.get("model"),
-    serial: form.get("serial"),
-    fingerprint: browser ? { ...fingerprint, ...Object.fromEntries(typed) } : null,
+    name: typed(fields, "name"),
+    transducer: /** @type {"unknown"} */ (typed(fields, "transducer")),
+    model: typed(fields, "model"),
+    serial: typed(fields, "serial"),
+    fingerprint: browser && {
+      ...browser,
+      earphones: typed(fields, "earphones"),
+      connection: /** @type {"unknown"} */ (typed(fields, "connection")),
+      volume: typed(fields, "volume"),
+    },
   });
   location.assign(`/devices/${device.id}`);
 });

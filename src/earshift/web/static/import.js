@@ -1,14 +1,19 @@
+// @ts-check
 /* A file of earlier audiograms: sent as it is, judged by the server. */
 
-import { send } from "./api.js";
-import { byId, el, fill, nameOf, onSubmit, t } from "./page.js";
+import { at, send } from "./api.js";
+import { byId, el, fill, t } from "./dom.js";
+import { nameOf } from "./format.js";
+import { formOf, onSubmit, typed } from "./page.js";
+import { Refusal } from "./refusal.js";
 
+// The server's limit. It ends a larger upload half-way, which looks like a lost connection.
 const MOST_BYTES = 10 * 1024 * 1024;
 
-onSubmit(byId("import"), async (form) => {
-  const file = form.get("file");
-  if (file.size > MOST_BYTES) throw Object.assign(new Error(t("import.too_large")), { status: 413 });
-  const outcome = await send(`/api/imports?format=${form.get("format")}`, file);
+onSubmit(formOf("import"), async (fields) => {
+  const file = /** @type {File} */ (fields.get("file"));
+  if (file.size > MOST_BYTES) throw new Refusal(413, t("import.too_large"));
+  const outcome = await send(at("/api/imports", {}, { format: typed(fields, "format") }), file);
   const people = outcome.people.map((person) =>
     el("li", {}, el("a", { href: `/people/${person.id}`, dir: "auto" }, nameOf(person))),
   );

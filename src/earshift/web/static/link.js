@@ -1,27 +1,38 @@
+// @ts-check
 /* The listener's link: made, shown once, copied, ended. */
 
-import { post, remove, whoAmI } from "./api.js";
-import { acting, el, fill, localTime, say, t } from "./page.js";
+import { at, post, remove, whoAmI } from "./api.js";
+import { el, fill, t } from "./dom.js";
+import { localTime } from "./format.js";
+import { acting, say } from "./page.js";
 
-/** Controls for the link of a visit. The address is known only to who makes it, and only once. */
+/**
+ * Controls for the link of a visit. The address is known only to who makes it, and only once.
+ * @param {Element} place
+ * @param {string} visit
+ * @param {() => unknown} [changed] called when the link was made or ended
+ */
 export function linkPanel(place, visit, changed = () => {}) {
   const shown = el("div");
   const make = el("button", { type: "button", class: "main" }, t("link.make"));
   const end = el("button", { type: "button" }, t("link.end"));
+  const link = at("/api/visits/{visit_id}/link", { visit_id: visit });
   fill(place, el("p", { class: "hint" }, t("link.what")), shown, el("div", { class: "row" }, make, end));
   make.addEventListener("click", () => acting(make, create));
   end.addEventListener("click", () =>
     acting(end, async () => {
-      await remove(`/api/visits/${visit}/link`);
+      await remove(link);
       fill(shown);
       say(t("link.ended"));
       changed();
     }),
   );
   async function create() {
-    const link = await post(`/api/visits/${visit}/link`);
-    const whole = new URL(link.url, location.origin).href;
-    const address = el("input", { type: "text", readonly: true, value: whole, id: "listener-link", class: "address" });
+    const made = await post(link, {});
+    const whole = new URL(made.url, location.origin).href;
+    const address = el("input", {
+      type: "text", readonly: true, value: whole, id: "listener-link", class: "address",
+    });
     const copy = el("button", { type: "button" }, t("link.copy"));
     copy.addEventListener("click", async () => {
       address.select();
@@ -34,13 +45,12 @@ export function linkPanel(place, visit, changed = () => {}) {
     });
     // The listener's page must not share the browser of an examiner who is signed in.
     const { single_user: alone } = await whoAmI();
-    const open = alone
-      ? el("a", { class: "button main", href: link.url, target: "_blank", rel: "noopener" }, t("link.open"))
-      : null;
+    const attributes = { class: "button main", href: made.url, target: "_blank", rel: "noopener" };
+    const open = alone ? el("a", attributes, t("link.open")) : null;
     fill(
       shown,
       el("div", { class: "field" }, el("label", { for: "listener-link" }, t("link.address")), address),
-      el("p", { class: "hint" }, t("link.until", { at: await localTime(link.expires_at) })),
+      el("p", { class: "hint" }, t("link.until", { at: await localTime(made.expires_at) })),
       el("div", { class: "row" }, copy, open),
     );
     make.textContent = t("link.again");

@@ -1,15 +1,16 @@
+// @ts-check
 /* Signing in, then on to the page that was wanted. */
 
 import { signIn } from "./api.js";
-import { byId, onSubmit } from "./page.js";
+import { formOf, inputOf, onSubmit, typed } from "./page.js";
 
-byId("name").focus();
-onSubmit(byId("login"), async (form) => {
+inputOf("name").focus();
+onSubmit(formOf("login"), async (fields) => {
   try {
-    await signIn(form.get("name"), form.get("password"));
+    await signIn(typed(fields, "name"), typed(fields, "password"));
   } catch (error) {
-    byId("password").value = "";
-    byId("password").focus();
+    inputOf("password").value = "";
+    inputOf("password").focus();
     throw error;
   }
   const next = sessionStorage.getItem("next") ?? "/";

@@ -1,22 +1,35 @@
-/* One person: who it is, what was measured and found, notes, and a reference typed in. */
+// @ts-check
+/* One person: who it is, what was measured and found, baselines, notes, a reference typed in. */
 
-import { get, post } from "./api.js";
-import { chart } from "./chart.js";
+import { at, get, post } from "./api.js";
+import { byId, el, fill, t, word } from "./dom.js";
+import { EARS } from "./ears.js";
+import { dayText, decisionBadge, hertz, localTime, nameOf, percent } from "./format.js";
+import { historyView } from "./history.js";
 import {
-  byId, dayText, decibels, decisionBadge, el, entitle, facts, fill, giveUp, handle, hide, localTime,
-  nameOf, onSubmit, percent, say, t, table, toggles, word,
+  acting, formOf, giveUp, handle, hide, inputOf, onSubmit, say, setHeading, toggles, typed,
 } from "./page.js";
+import { facts, table } from "./table.js";
 
 const FREQUENCIES_HZ = [250, 500, 1000, 2000, 3000, 4000, 6000, 8000];
-const DRAWN_HZ = [500, 1000, 2000, 4000, 8000]; // more lines than these are a tangle
-const EARS = ["right", "left"];
 const FEW_EXAMS = 12;
-const address = `/api/people/${handle()}`;
+const names = { person: handle() };
 
 async function show() {
-  const person = await get(address);
-  entitle(nameOf(person));
+  const person = await get(at("/api/people/{person}", names));
+  setHeading(nameOf(person));
   byId("heading").dir = "auto";
+  showIdentity(person);
+  fill(byId("history"), historyView(person.history));
+  showExams(person.exams);
+  showBaselines(person);
+  await showNotes(person.notes);
+}
+
+// Who it is
+
+/** @param {PersonFile} person */
+function showIdentity(person) {
   facts(byId("identity"), [
     [t("person.name"), person.name],
     [t("person.code"), person.code],
@@ -24,123 +37,47 @@ async function show() {
     [t("person.sex"), person.sex ? word("sex", person.sex) : null],
   ]);
   byId("erased").hidden = !person.erased;
-  byId("actions").hidden = Boolean(person.erased);
-  for (const name of ["code", "name", "birth_date", "sex"]) {
-    byId("correct").elements[name].value = person[name] ?? "";
-  }
-  showHistory(person.history);
-  showExams(person.exams);
-  showBaselines(person);
-  await showNotes(person.notes);
+  byId("actions").hidden = person.erased;
+  inputOf("code").value = person.code ?? "";
+  inputOf("name").value = person.name ?? "";
+  inputOf("birth_date").value = person.birth_date ?? "";
+  byId("sex", HTMLSelectElement).value = person.sex ?? "";
 }
 
-// History
-
-function showHistory(history) {
-  const drawn = EARS.filter((ear) => history[ear].length > 0).map((ear) =>
-    el("section", {}, el("h3", { class: `ear ${ear}` }, word("ear", ear)), ...earHistory(ear, history[ear])),
-  );
-  if (drawn.length === 0) fill(byId("history"), el("p", { class: "quiet" }, t("person.no_history")));
-  else fill(byId("history"), el("div", { class: "columns even" }, drawn));
-}
-
-function earHistory(ear, points) {
-  // Levels of different units are never drawn together.
-  const units = [...new Set(points.map((point) => point.unit))];
-  const places = units.map((unit) => {
-    const place = el("div");
-    drawThresholds(place, ear, unit, points.filter((point) => point.unit === unit && point.on));
-    return place;
-  });
-  const screened = points.filter((point) => point.p_changed !== null && point.on);
-  if (screened.length > 0) {
-    const place = el("div");
-    drawChance(place, ear, screened);
-    places.push(place);
-  }
-  return places;
-}
-
-function drawThresholds(place, ear, unit, points) {
-  if (points.length === 0) return;
-  const hz = [...new Set(points.flatMap((point) => Object.keys(point.thresholds)))].map(Number).sort((a, b) => a - b);
-  const lines = DRAWN_HZ.filter((each) => hz.includes(each)).map((each) => ({
-    name: t("chart.hz", { n: each }),
-    points: points
-      .filter((point) => each in point.thresholds)
-      .map((point) => ({ x: Date.parse(point.on), y: point.thresholds[each] })),
-  }));
-  const levels = lines.flatMap((line) => line.points.map((point) => point.y));
-  const [low, high] = [Math.min(-10, ...levels), Math.max(60, ...levels)];
-  const ticks = [];
-  for (let level = Math.ceil(low / 20) * 20; level <= high; level += 20) {
-    ticks.push({ at: level, text: decibels(level) });
-  }
-  chart(place).draw({
-    title: t("person.thresholds_of", { ear: word("ear", ear), unit }),
-    x: dates(points),
-    y: { low, high, ticks, down: true },
-    lines,
-    columns: [t("person.day"), ...hz.map((each) => t("chart.hz", { n: each }))],
-    rows: points.map((point) => [
-      dayText(point.on),
-      ...hz.map((each) => (each in point.thresholds ? decibels(point.thresholds[each]) : "\u2013")),
-    ]),
-  });
-}
-
-function drawChance(place, ear, points) {
-  const ticks = [0, 0.5, 1].map((p) => ({ at: p, text: percent(p) }));
-  chart(place).draw({
-    title: t("person.chance_of", { ear: word("ear", ear) }),
-    x: dates(points),
-    y: { low: 0, high: 1, ticks },
-    lines: [{ name: "", points: points.map((point) => ({ x: Date.parse(point.on), y: point.p_changed, mark: point.decision })) }],
-    columns: [t("person.day"), t("probability.p"), t("person.decision")],
-    rows: points.map((point) => [
-      dayText(point.on),
-      percent(point.p_changed),
-      point.decision ? word("decision", point.decision) : "\u2013",
-    ]),
-  });
-}
-
-/** The axis of days: from the first to the last, with a mark at both and in the middle. */
-function dates(points) {
-  const label = t("person.day");
-  const days = points.map((point) => Date.parse(point.on));
-  const [first, last] = [Math.min(...days), Math.max(...days)];
-  const text = (day) => new Date(day).toISOString().slice(0, 7);
-  if (first === last) {
-    return { low: first - 1, high: first + 1, ticks: [{ at: first, text: points[0].on }], label };
-  }
-  const months = (last - first) / (30 * 24 * 3600 * 1000);
-  const marks = months > 6 ? [first, (first + last) / 2, last] : [first, last];
-  return { low: first, high: last, ticks: marks.map((day) => ({ at: day, text: text(day) })), label };
-}
+onSubmit(formOf("correct"), async (fields) => {
+  const given = [...fields.keys()].map((name) => [name, typed(fields, name).trim() || null]);
+  await post(at("/api/people/{person}/correct", names), Object.fromEntries(given));
+  inputOf("reason").value = "";
+  hide(formOf("correct"));
+  say(t("person.corrected"));
+  await show();
+});
 
 // Exams
 
+/** @param {ExamSummary[]} exams */
 function showExams(exams) {
   if (exams.length === 0) {
     fill(byId("exams"), el("p", { class: "quiet" }, t("person.no_exams")));
     return;
   }
   const newest = [...exams].reverse();
-  const all = el("button", { type: "button", click: () => draw(newest.length) }, t("person.all_exams", { n: exams.length }));
+  const text = t("person.all_exams", { n: exams.length });
+  const all = el("button", { type: "button", click: () => draw(newest.length) }, text);
+  /** @param {number} count */
   const draw = (count) => {
-    const columns = ["person.day", "person.ear", "person.kind", "person.result"].map((key) => t(key));
+    const columns = [t("person.day"), t("person.ear"), t("person.kind"), t("person.result")];
     const rows = newest.slice(0, count).map(examRow);
-    const caption = t("person.exams_newest");
     fill(
       byId("exams"),
-      table(caption, columns, rows, { class: "list" }),
+      table(t("person.exams_newest"), columns, rows, { class: "list" }),
       count < newest.length ? el("p", {}, all) : null,
     );
   };
   draw(FEW_EXAMS);
 }
 
+/** @param {ExamSummary} exam */
 function examRow(exam) {
   const result = exam.decision
     ? [decisionBadge(exam.decision), exam.p_changed === null ? null : ` ${percent(exam.p_changed)}`]
@@ -149,108 +86,118 @@ function examRow(exam) {
     el("a", { href: `/exams/${exam.id}` }, dayText(exam.measured_on ?? t("person.no_day"))),
     word("ear", exam.ear),
     word("kind", exam.kind),
-    el("span", {}, ...result.filter((part) => part !== null)),
+    el("span", {}, result),
   ];
 }
 
 // Baselines: what each ear is compared with, and a professional's choice of another
 
+/** @param {ExamSummary} exam */
 const examText = (exam) =>
   t("person.baseline_exam", {
-    ear: word("ear", exam.ear), kind: word("kind", exam.kind), on: exam.measured_on ?? t("person.no_day"),
+    ear: word("ear", exam.ear),
+    kind: word("kind", exam.kind),
+    on: exam.measured_on ?? t("person.no_day"),
   });
 
+/** @param {PersonFile} person */
 function showBaselines({ exams, baselines, erased }) {
-  const full = exams.filter((exam) => exam.kind !== "screen" && exam.state === "done" && exam.sound !== "simulated");
-  byId("baseline-card").hidden = full.length === 0 || Boolean(erased);
-  const lines = EARS.filter((ear) => baselines[ear].exam !== null).map((ear) => {
-    const exam = examText(full.find((one) => one.id === baselines[ear].exam));
-    const { chosen_by: author, reason } = baselines[ear];
-    return el("li", {}, author ? t("person.baseline_chosen", { exam, author, reason }) : t("person.baseline_oldest", { exam }));
+  const full = exams.filter(
+    (exam) => exam.kind !== "screen" && exam.state === "done" && exam.sound !== "simulated",
+  );
+  byId("baseline-card").hidden = full.length === 0 || erased;
+  const lines = EARS.flatMap((ear) => {
+    const { exam: id, chosen_by: author, reason } = baselines[ear];
+    const found = exams.find((each) => each.id === id);
+    if (!found) return [];
+    const exam = examText(found);
+    const values = { exam, author, reason };
+    return el("li", {}, author ? t("person.baseline_chosen", values) : t("person.baseline_oldest", { exam }));
   });
   fill(byId("baselines"), lines);
-  fill(byId("baseline-exam"), full.map((exam) => el("option", { value: `${exam.ear} ${exam.id}` }, examText(exam))));
+  const options = full.map((exam) => el("option", { value: `${exam.ear} ${exam.id}` }, examText(exam)));
+  fill(byId("baseline-exam"), options);
 }
 
-byId("monitor").addEventListener("click", async () => {
-  const ears = await get(`${address}/monitoring`);
-  const proposed = EARS.filter((ear) => ears[ear].proposal !== null).map((ear) =>
-    el("li", { class: "caution" }, `${word("ear", ear)}: ${ears[ear].proposal}`),
-  );
-  fill(byId("proposals"), proposed.length ? proposed : [el("li", {}, t("person.no_proposal"))]);
-});
+byId("monitor").addEventListener("click", () =>
+  acting(byId("monitor"), async () => {
+    const ears = await get(at("/api/people/{person}/monitoring", names));
+    const proposed = EARS.filter((ear) => ears[ear].proposal !== null).map((ear) =>
+      el("li", { class: "caution" }, `${word("ear", ear)}: ${ears[ear].proposal}`),
+    );
+    fill(byId("proposals"), proposed.length ? proposed : el("li", {}, t("person.no_proposal")));
+  }),
+);
 
-onSubmit(byId("baseline"), async (form) => {
-  const [ear, exam] = form.get("exam").split(" ");
-  await post(`${address}/baseline`, { ear, exam, reason: form.get("reason") });
-  byId("baseline").reset();
+onSubmit(formOf("baseline"), async (fields) => {
+  const [ear, exam] = typed(fields, "exam").split(" ");
+  const body = { ear: /** @type {Ear} */ (ear), exam, reason: typed(fields, "reason") };
+  await post(at("/api/people/{person}/baseline", names), body);
+  formOf("baseline").reset();
   say(t("person.baseline_saved", { ear: word("ear", ear) }));
   await show();
 });
 
 // Notes
 
+/** @param {Note[]} notes */
 async function showNotes(notes) {
   const items = await Promise.all(
-    notes.map(async (note) =>
-      el("li", {},
-        el("p", { class: "hint" }, t("person.note_by", { author: note.author, at: await localTime(note.at) })),
-        el("p", { class: "note", dir: "auto" }, note.text),
-      ),
-    ),
+    notes.map(async (note) => {
+      const by = t("person.note_by", { author: note.author, at: await localTime(note.at) });
+      const text = el("p", { class: "note", dir: "auto" }, note.text);
+      return el("li", {}, el("p", { class: "hint" }, by), text);
+    }),
   );
-  fill(byId("notes"), items.length ? items : [el("li", { class: "quiet" }, t("person.no_notes"))]);
+  fill(byId("notes"), items.length ? items : el("li", { class: "quiet" }, t("person.no_notes")));
 }
 
-onSubmit(byId("note"), async (form) => {
-  await post(`${address}/notes`, { text: form.get("text") });
-  byId("note").reset();
+onSubmit(formOf("note"), async (fields) => {
+  await post(at("/api/people/{person}/notes", names), { text: typed(fields, "text") });
+  formOf("note").reset();
   say(t("person.note_saved"));
   await show();
 });
 
-// Corrections and a reference typed in
+// A reference typed in
 
-onSubmit(byId("correct"), async (form) => {
-  const given = Object.fromEntries([...form].map(([name, value]) => [name, value.trim() || null]));
-  await post(`${address}/correct`, given);
-  byId("correct").elements.reason.value = "";
-  hide(byId("correct"));
-  say(t("person.corrected"));
-  await show();
-});
-
-for (const hz of FREQUENCIES_HZ) {
-  const name = t("chart.hz", { n: hz });
+const cells = FREQUENCIES_HZ.map((hz) => {
+  const level = el("input", {
+    id: `hz-${hz}`, type: "number", step: "any", min: -20, max: 130, inputmode: "numeric",
+  });
+  const name = t("person.no_response_at", { hz: hertz(hz) });
+  const none = el("input", { type: "checkbox", name: `none-${hz}`, "aria-label": name });
   byId("grid").append(
     el("div", { class: "cell" },
-      el("label", { for: `hz-${hz}` }, name),
-      el("input", { id: `hz-${hz}`, name: `hz-${hz}`, type: "number", step: "any", min: -20, max: 130, inputmode: "numeric" }),
-      el("label", { class: "small" },
-        el("input", { type: "checkbox", name: `none-${hz}`, "aria-label": t("person.no_response_at", { hz: name }) }),
-        " ", t("person.no_response")),
-    ),
+      el("label", { for: `hz-${hz}` }, hertz(hz)),
+      level,
+      el("label", { class: "small" }, none, " ", t("person.no_response"))),
   );
-}
+  return { hz, level, none };
+});
 
-onSubmit(byId("reference"), async (form) => {
-  const [thresholds, noResponse] = [{}, {}];
-  for (const hz of FREQUENCIES_HZ) {
-    if (form.get(`hz-${hz}`) === "") continue;
-    (form.has(`none-${hz}`) ? noResponse : thresholds)[hz] = Number(form.get(`hz-${hz}`));
-  }
-  await post(`${address}/audiograms`, {
-    ear: form.get("ear"),
-    measured_on: form.get("measured_on") || null,
-    thresholds,
-    no_response: noResponse,
-    source: form.get("source"),
+onSubmit(formOf("reference"), async (fields) => {
+  const filled = cells.filter(({ level }) => level.value !== "");
+  /** @param {boolean} missing */
+  const levels = (missing) =>
+    Object.fromEntries(
+      filled
+        .filter(({ none }) => none.checked === missing)
+        .map(({ hz, level }) => [hz, Number(level.value)]),
+    );
+  const ear = /** @type {Ear} */ (typed(fields, "ear"));
+  await post(at("/api/people/{person}/audiograms", names), {
+    ear,
+    measured_on: typed(fields, "measured_on") || null,
+    thresholds: levels(false),
+    no_response: levels(true),
+    source: typed(fields, "source"),
   });
-  for (const hz of FREQUENCIES_HZ) {
-    byId(`hz-${hz}`).value = "";
-    byId("reference").elements[`none-${hz}`].checked = false;
+  for (const { level, none } of cells) {
+    level.value = "";
+    none.checked = false;
   }
-  say(t("person.reference_saved", { ear: word("ear", form.get("ear")) }));
+  say(t("person.reference_saved", { ear: word("ear", ear) }));
   await show();
 });
 

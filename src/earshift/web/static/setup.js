@@ -1,197 +1,135 @@
-// What is done before the tones: which device this is, and whether the headphones sit right, reach
-// both ears and are as loud as they were. The check tones obey the same limits as all others.
+// @ts-check
+/* What is done before the tones: whether this is the planned device, and whether the headphones sit
+   right, reach both ears and are as loud as they were. The check tones obey the limits of all. */
 
+import { fingerprint, isAnotherBrowser } from "./browser_device.js";
+import { byId, find } from "./dom.js";
+import { EARS } from "./ears.js";
 import { playOnce } from "./player.js";
+import { createSideCheck } from "./side_check.js";
 import { dbfsOfLevel, loudestLevel } from "./tone.js";
 
 const CHECK_HZ = 1000;
-const EARS = ["left", "right"];
-const RIGHT_IN_A_ROW = 2;
 // A soft start; a tone that was not heard is followed by a louder one in that ear. Without
 // calibration nobody knows how loud the volume is: it starts at the floor, in smaller steps.
-const CHECK_LEVELS = {
-  calibrated: { start: 40, step: 10, most: 70 },
-  relative: { start: 0, step: 5, most: 60 },
-};
-const OTHER_EAR_NEXT = 0.75; // the ear that still lacks right answers comes more often, not always
-
-// The device ------------------------------------------------------------------------------------
-
-function firstNamed(text, names) {
-  return names.find(([mark]) => text.includes(mark))?.[1] ?? "unknown";
-}
-
-// Names without versions: an update of the browser does not change the sound.
-function browserName(agent) {
-  return firstNamed(agent, [
-    ["Edg", "Edge"],
-    ["OPR", "Opera"],
-    ["SamsungBrowser", "Samsung Internet"],
-    ["Firefox", "Firefox"],
-    ["FxiOS", "Firefox"],
-    ["CriOS", "Chrome"],
-    ["Chrome", "Chrome"],
-    ["Safari", "Safari"],
-  ]);
-}
-
-function systemName(agent) {
-  return firstNamed(agent, [
-    ["iPhone", "iOS"],
-    ["iPad", "iOS"],
-    ["Android", "Android"],
-    ["CrOS", "ChromeOS"],
-    ["Windows", "Windows"],
-    ["Mac OS X", "macOS"],
-    ["Linux", "Linux"],
-  ]);
-}
-
-// Two tablets of one make are alike in all that a script can see: a random number of its own tells
-// them apart. It is made when this browser becomes a device, and stays in it.
-const INSTALLATION = "installation";
-
-export function becomeDevice() {
-  if (localStorage.getItem(INSTALLATION) === null) {
-    localStorage.setItem(INSTALLATION, crypto.randomUUID());
-  }
-}
-
-function thisBrowser() {
-  const installation = localStorage.getItem(INSTALLATION);
-  return {
-    browser: browserName(navigator.userAgent),
-    system: systemName(navigator.userAgent),
-    ...(installation === null ? {} : { installation }),
-  };
-}
-
-// Whether a test was planned for another browser than this. What the headphones bring along
-// (sample rate, channels) is compared when they are on.
-function isAnother(planned) {
-  const here = thisBrowser();
-  const named = ["browser", "system", INSTALLATION].filter((name) => planned[name]);
-  return named.some((name) => planned[name] !== here[name]);
-}
-
-// What the browser knows of this device, with what the user typed of it: earphones, connection and
-// volume can be read by no script.
-export function fingerprint({ earphones = "", connection = "unknown", volume = "" }, ctx = null) {
-  const audio = ctx ?? new AudioContext();
-  const found = {
-    ...thisBrowser(),
-    sample_rate: audio.sampleRate,
-    channels: audio.destination.maxChannelCount,
-    earphones,
-    connection,
-    volume,
-  };
-  if (!ctx) audio.close();
-  return found;
-}
-
-// The check of the ears --------------------------------------------------------------------------
-
-// The level of a check tone, which all limits allow. `louder` counts the tones not heard there.
-function checkLevel(play, ear, louder) {
-  const { start, step, most } = CHECK_LEVELS[play.sound.kind];
-  const loudest = Math.min(most, loudestLevel(play.sound, ear, CHECK_HZ));
-  return Math.min(start + louder * step, loudest);
-}
-
-function checkTone(ctx, play, ear, louder) {
-  const level = checkLevel(play, ear, louder);
-  const dbfs = dbfsOfLevel(play.sound, ear, CHECK_HZ, level);
-  return playOnce(ctx, { ...play, ear }, { frequency_hz: CHECK_HZ, level, dbfs });
-}
-
-// Which ear comes next, who was right how often, and which hint a wrong answer calls for. One ear,
-// not both, may be left out: of somebody who is known to hear nothing there.
-export function createSideCheck(random = Math.random) {
-  const right = { left: 0, right: 0 };
-  let ear = null;
-  let leftOut = null;
-
-  const lacks = (side) => side !== leftOut && right[side] < RIGHT_IN_A_ROW;
-  const progress = () => (EARS.some(lacks) ? "again" : "passed");
-
-  function next() {
-    const lacking = EARS.filter(lacks);
-    const even = random() < 0.5 ? "left" : "right";
-    ear = lacking.length === 1 && random() < OTHER_EAR_NEXT ? lacking[0] : even;
-    return ear;
-  }
-
-  // `said` is left, right, both or nothing. Gives "passed", "again" or the name of a hint.
-  function answer(said) {
-    if (said === ear) {
-      right[ear] += 1;
-      return progress();
-    }
-    if (said === "nothing") {
-      right[ear] = 0; // and says nothing about the other ear
-      return ear === leftOut ? "again" : "nothing";
-    }
-    right.left = 0;
-    right.right = 0;
-    leftOut = null;
-    return said === "both" ? "mono" : "swapped";
-  }
-
-  function leaveOut() {
-    leftOut = ear;
-    return progress();
-  }
-
-  return { next, answer, leaveOut, ear: () => ear, leftOut: () => leftOut };
-}
-
-// The wizard -------------------------------------------------------------------------------------
+const CALIBRATED_LEVELS = { start: 40, step: 10, most: 70 };
+const RELATIVE_LEVELS = { start: 0, step: 5, most: 60 };
 
 export const FIRST_STEPS = ["headphones", "sides", "volume", "room", "instruction"];
 export const AGAIN_STEPS = ["sides", "volume", "again"];
 export const DESK_STEPS = ["headphones", "sides", "volume"];
 
-// Go through the steps on the page. `page` has `show(step)`, `on(name, listener)` for the buttons,
-// `say(place, key)`, `offer(place, whether)` and `open()`, which gives the audio context and is
-// called in the click itself: some browsers allow sound only there. `passed` gives the fingerprint
-// of the checked device; on another device than the planned one it never comes.
+/**
+ * The page on which the steps are shown.
+ * @typedef {{
+ *   reader: "listen" | "desk",
+ *   show: (step: string) => void,
+ *   on: (name: string, action: (value: string) => void) => void,
+ *   open: () => AudioContext,
+ * }} SetupPage `reader` chooses the words; `on` listens to buttons; `open` is called in the click
+ *   itself, because some browsers allow sound only there
+ */
+
+/**
+ * The level of a check tone, which all limits allow.
+ * @param {Play} play
+ * @param {Ear} ear
+ * @param {number} louder how many tones were not heard there
+ */
+function checkLevel(play, ear, louder) {
+  const { start, step, most } =
+    play.sound.kind === "calibrated" ? CALIBRATED_LEVELS : RELATIVE_LEVELS;
+  const loudest = Math.min(most, loudestLevel(play.sound, ear, CHECK_HZ));
+  return Math.min(start + louder * step, loudest);
+}
+
+/**
+ * @param {AudioContext} ctx
+ * @param {Play} play
+ * @param {Ear} ear
+ * @param {number} louder
+ */
+function playCheckTone(ctx, play, ear, louder) {
+  const level = checkLevel(play, ear, louder);
+  const dbfs = dbfsOfLevel(play.sound, ear, CHECK_HZ, level);
+  return playOnce(ctx, { ...play, ear }, { frequency_hz: CHECK_HZ, level, dbfs });
+}
+
+/**
+ * Say which headphones and which volume belong to the device.
+ * @param {Sound} sound
+ */
+export function showPlannedDevice({ fingerprint: planned }) {
+  const { earphones, connection, volume } = planned ?? {};
+  byId("device-earphones").hidden = !(earphones || volume);
+  byId("device-volume").hidden = !volume;
+  byId("device-earphones").textContent = find("setup.headphones.device", { earphones, connection });
+  byId("device-volume").textContent = find("setup.volume.stored", { volume });
+}
+
+/**
+ * Go through the steps on the page. `passed` gives the fingerprint of the checked device; on another
+ * device than the planned one it never comes.
+ * @param {SetupPage} page
+ * @param {Play} play
+ * @param {string[]} steps
+ */
 export function createSetup(page, play, steps) {
-  const planned = play.sound.fingerprint ?? {};
-  let sounding = null;
-  let louder = { left: 0, right: 0 };
-  let sides = createSideCheck();
-  let sidePlayed = false; // and its answer is awaited
-  let volumePlayed = false;
-  let at = -1;
+  const planned = /** @type {Partial<Fingerprint>} */ (play.sound.fingerprint ?? {});
+  const tested = /** @type {Ear} */ (play.ear);
+  const state = {
+    at: -1,
+    louder: { left: 0, right: 0 },
+    sides: createSideCheck(),
+    sidePlayed: false, // and its answer is awaited
+    volumePlayed: false,
+    sounding: /** @type {ReturnType<typeof playOnce> | null} */ (null),
+  };
+  /** @type {(found: Fingerprint) => void} */
   let finished;
+  /** @type {Promise<Fingerprint>} */
   const passed = new Promise((resolve) => {
     finished = resolve;
   });
 
-  function silence() {
-    sounding?.silence();
-    sounding = null;
+  /**
+   * @param {"sides" | "volume"} step
+   * @param {string} name
+   */
+  function hint(step, name) {
+    const key = `${step}.${name}`;
+    byId(`${step}-hint`).textContent = find(`${page.reader}.${key}`) ?? find(`setup.${key}`);
   }
 
+  /** @param {boolean} whether */
+  function offerToLeaveOut(whether) {
+    byId("unheard").hidden = !whether;
+  }
+
+  function silence() {
+    state.sounding?.silence();
+    state.sounding = null;
+  }
+
+  /** @param {Ear} ear */
   function sound(ear) {
     silence();
-    const ctx = page.open();
-    // `open` has asked for sound in this click; the clock starts when the browser grants it.
-    sounding = checkTone(ctx, play, ear, louder[ear]);
+    // `open` asks for sound in this click; the clock starts when the browser grants it.
+    state.sounding = playCheckTone(page.open(), play, ear, state.louder[ear]);
   }
 
+  /** @param {string} step */
   function begin(step) {
     page.show(step);
     if (step === "sides") {
-      sides = createSideCheck();
-      sidePlayed = false;
-      page.offer("unheard", false);
-      page.say("sides-hint", "sides.first");
+      state.sides = createSideCheck();
+      state.sidePlayed = false;
+      offerToLeaveOut(false);
+      hint("sides", "first");
     } else if (step === "volume") {
-      volumePlayed = false;
-      page.offer("left-out", sides.leftOut() !== null);
-      page.say("volume-hint", "volume.first");
+      state.volumePlayed = false;
+      byId("left-out").hidden = state.sides.leftOut() === null;
+      hint("volume", "first");
     }
   }
 
@@ -203,8 +141,8 @@ export function createSetup(page, play, steps) {
 
   function forward() {
     silence();
-    at += 1;
-    if (at < steps.length) begin(steps[at]);
+    state.at += 1;
+    if (state.at < steps.length) begin(steps[state.at]);
     else finished(checkedDevice());
   }
 
@@ -212,58 +150,62 @@ export function createSetup(page, play, steps) {
   function restart() {
     silence();
     const first = steps.indexOf("sides");
-    if (at < first) return;
-    at = first;
-    louder = { left: 0, right: 0 };
+    if (state.at < first) return;
+    state.at = first;
+    state.louder = { left: 0, right: 0 };
     begin("sides");
   }
 
-  function goOnFrom(outcome) {
+  /** @param {string} outcome */
+  function continueFrom(outcome) {
     if (outcome === "passed") forward();
-    else page.say("sides-hint", `sides.${outcome}`);
+    else hint("sides", outcome);
   }
 
-  function answerSide(said) {
-    if (!sidePlayed) {
-      page.say("sides-hint", "sides.play_first");
+  /** @param {string} answered */
+  function answerSide(answered) {
+    if (!state.sidePlayed) {
+      hint("sides", "play_first");
       return;
     }
-    sidePlayed = false;
+    state.sidePlayed = false;
     silence();
-    const ear = sides.ear();
-    const outcome = sides.answer(said);
+    const ear = state.sides.ear();
+    const outcome = state.sides.answer(answered);
     if (outcome !== "nothing") {
-      goOnFrom(outcome);
+      continueFrom(outcome);
       return;
     }
-    const level = checkLevel(play, ear, louder[ear]);
-    louder[ear] += 1;
-    const loudest = level === checkLevel(play, ear, louder[ear]);
-    const unheard = loudest && sides.leftOut() === null;
-    page.offer("unheard", unheard);
-    goOnFrom(unheard ? "unheard" : outcome);
+    const level = checkLevel(play, ear, state.louder[ear]);
+    state.louder[ear] += 1;
+    const loudest = level === checkLevel(play, ear, state.louder[ear]);
+    const unheard = loudest && state.sides.leftOut() === null;
+    offerToLeaveOut(unheard);
+    continueFrom(unheard ? "unheard" : outcome);
   }
 
   function leaveOut() {
-    page.offer("unheard", false);
-    const outcome = sides.leaveOut();
-    goOnFrom(outcome === "again" ? "left_out" : outcome);
+    offerToLeaveOut(false);
+    const outcome = state.sides.leaveOut();
+    continueFrom(outcome === "again" ? "left_out" : outcome);
   }
 
   // The ear that is tested, unless nothing is heard there.
   function volumeEar() {
-    return EARS.find((ear) => ear !== play.ear && sides.leftOut() === play.ear) ?? play.ear;
+    const other = EARS.find((ear) => ear !== tested) ?? tested;
+    return state.sides.leftOut() === tested ? other : tested;
   }
 
-  function answerVolume(said) {
+  /** @param {string} answered */
+  function answerVolume(answered) {
     silence();
-    if (!volumePlayed) {
-      page.say("volume-hint", "volume.play_first");
-    } else if (said === "good") {
+    if (!state.volumePlayed) {
+      hint("volume", "play_first");
+    } else if (answered === "good") {
       forward();
     } else {
-      if (said === "loud") louder[volumeEar()] = 0;
-      page.say("volume-hint", `volume.${said}`);
+      if (answered === "loud") state.louder[volumeEar()] = 0;
+      hint("volume", answered);
     }
   }
 
@@ -272,18 +214,18 @@ export function createSetup(page, play, steps) {
     forward();
   });
   page.on("play-side", () => {
-    page.offer("unheard", false);
-    sound(sidePlayed ? sides.ear() : sides.next());
-    sidePlayed = true;
+    offerToLeaveOut(false);
+    sound(state.sidePlayed ? state.sides.ear() : state.sides.next());
+    state.sidePlayed = true;
   });
   page.on("side", answerSide);
   page.on("unheard", leaveOut);
   page.on("play-volume", () => {
     sound(volumeEar());
-    volumePlayed = true;
+    state.volumePlayed = true;
   });
   page.on("volume", answerVolume);
-  if (isAnother(planned)) page.show("another");
+  if (isAnotherBrowser(planned)) page.show("another");
   else forward();
   return { passed, restart, silence };
 }

@@ -1,26 +1,37 @@
-// The sound of one presentation, built in one way for a live and for an offline context:
-//
-//   pulses of amplitude 1 -> fade -> limiter -> one ear's channel -> destination
-//
-// The limiter is a wave shaper with the curve [-p, 0, p]. It scales the unit tone to its peak p and
-// cannot give more than p, whatever comes in. Silence is the same graph with p = 0. Levels are
-// checked here once more, against limits of this file that no answer of the server can raise.
+// @ts-check
+/* The sound of one presentation, built in one way for a live and for an offline context:
 
+     pulses of amplitude 1 -> fade -> limiter -> one ear's channel -> destination
+
+   The limiter is a wave shaper with the curve [-p, 0, p]. It scales the unit tone to its peak p and
+   cannot give more than p, whatever comes in. Silence is the same graph with p = 0. Levels are
+   checked here once more, against limits of this file that no answer of the server can raise. */
+
+import { EARS } from "./ears.js";
+
+/** @typedef {Pick<Presentation, "frequency_hz" | "level" | "dbfs">} Tone level null: silence */
+/** @typedef {{ highest_dbfs: number, cap_db: number, cap_db_spl: number | null }} LevelLimits */
+
+/** @type {Record<string, LevelLimits>} by the kind of the sound */
 const HARD_LIMITS = {
   calibrated: { highest_dbfs: -1, cap_db: 100, cap_db_spl: 105 },
   relative: { highest_dbfs: -20, cap_db: 70, cap_db_spl: null },
 };
-const EARS = ["left", "right"];
 const SAME_DBFS = 0.05; // the server computed the level as well: more than this apart is a fault
 const ROUNDING_DB = 1e-6;
 const FREQUENCY_OF_SILENCE_HZ = 1000; // any tone will do: it is multiplied by zero
-const HIGHEST_SHARE_OF_RATE = 0.45; // above it the converter's own filter changes the level
+const HIGHEST_FRACTION_OF_RATE = 0.45; // above it the converter's own filter changes the level
 const RAMP_MS = [20, 50]; // IEC 60645-1: shorter clicks, longer is no longer a pulse
 const FADE_S = 0.01; // short enough to be silent at once, long enough not to click
 
 // Levels -----------------------------------------------------------------------------------------
 
-// RETSPL and the sound pressure of full scale at a frequency, on straight lines in log frequency.
+/**
+ * RETSPL and the sound pressure of full scale at a frequency, on straight lines in log frequency.
+ * @param {Sound} sound
+ * @param {string} ear
+ * @param {number} frequencyHz
+ */
 function calibrationAt(sound, ear, frequencyHz) {
   const rows = sound.table?.[ear];
   if (!Array.isArray(rows) || rows.length === 0) {
@@ -30,39 +41,59 @@ function calibrationAt(sound, ear, frequencyHz) {
   if (above < 0 || (above === 0 && rows[0][0] > frequencyHz)) {
     throw new Error(
       `${frequencyHz} Hz lies outside the calibration of the ${ear} ear ` +
-        `(${rows[0][0]} to ${rows.at(-1)[0]} Hz): calibrate it or leave it out.`,
+        `(${rows[0][0]} to ${rows[rows.length - 1][0]} Hz): calibrate it or leave it out.`,
     );
   }
   const [highHz, highRetspl, highFull] = rows[above];
   if (highHz === frequencyHz) return { retspl: highRetspl, fullScale: highFull };
   const [lowHz, lowRetspl, lowFull] = rows[above - 1];
-  const share = Math.log(frequencyHz / lowHz) / Math.log(highHz / lowHz);
+  const fraction = Math.log(frequencyHz / lowHz) / Math.log(highHz / lowHz);
   return {
-    retspl: lowRetspl + share * (highRetspl - lowRetspl),
-    fullScale: lowFull + share * (highFull - lowFull),
+    retspl: lowRetspl + fraction * (highRetspl - lowRetspl),
+    fullScale: lowFull + fraction * (highFull - lowFull),
   };
 }
 
-// What has to be added to a level to get dBFS (peak of a sine at full scale = 0) and dB SPL.
+/**
+ * What has to be added to a level to get dBFS (peak of a sine at full scale = 0) and dB SPL.
+ * @param {Sound} sound
+ * @param {string} ear
+ * @param {number} frequencyHz
+ * @returns {{ dbfs: number, dbSpl: number | null }}
+ */
 function offsets(sound, ear, frequencyHz) {
   if (sound.kind === "calibrated") {
     const { retspl, fullScale } = calibrationAt(sound, ear, frequencyHz);
     return { dbfs: retspl - fullScale, dbSpl: retspl };
   }
-  if (sound.kind === "relative") return { dbfs: sound.zero_dbfs, dbSpl: null };
+  if (sound.kind === "relative") return { dbfs: sound.zero_dbfs ?? NaN, dbSpl: null };
   throw new Error(
     `Sound of the kind "${sound.kind}" does not come from this browser: play it on its audiometer.`,
   );
 }
 
+/**
+ * @param {Sound} sound
+ * @param {string} ear
+ * @param {number} frequencyHz
+ * @param {number} level
+ */
 export function dbfsOfLevel(sound, ear, frequencyHz, level) {
   return level + offsets(sound, ear, frequencyHz).dbfs;
 }
 
+/**
+ * @param {number | null | undefined} one
+ * @param {number} other
+ */
 function lower(one, other) {
   return one === null || one === undefined ? other : Math.min(one, other);
 }
 
+/**
+ * @param {Sound} sound
+ * @returns {LevelLimits}
+ */
 function limitsOf(sound) {
   const hard = HARD_LIMITS[sound.kind];
   return {
@@ -72,14 +103,26 @@ function limitsOf(sound) {
   };
 }
 
-// The loudest level that every limit allows here.
+/**
+ * The loudest level that every limit allows here.
+ * @param {Sound} sound
+ * @param {string} ear
+ * @param {number} frequencyHz
+ */
 export function loudestLevel(sound, ear, frequencyHz) {
   const add = offsets(sound, ear, frequencyHz);
   const limits = limitsOf(sound);
-  const bySpl = limits.cap_db_spl === null ? Infinity : limits.cap_db_spl - add.dbSpl;
+  const bySpl =
+    limits.cap_db_spl === null || add.dbSpl === null ? Infinity : limits.cap_db_spl - add.dbSpl;
   return Math.min(limits.cap_db, limits.highest_dbfs - add.dbfs, bySpl);
 }
 
+/**
+ * @param {number} value
+ * @param {number} limit
+ * @param {string} unit
+ * @param {string} what
+ */
 function refuseAbove(value, limit, unit, what) {
   // Written so that NaN is refused too.
   if (!(value <= limit + ROUNDING_DB)) {
@@ -87,9 +130,14 @@ function refuseAbove(value, limit, unit, what) {
   }
 }
 
-// The peak amplitude of a presentation (0 for silence), or an error that says why it is refused.
+/**
+ * The peak amplitude of a presentation (0 for silence), or an error that says why it is refused.
+ * @param {Sound} sound
+ * @param {string} ear
+ * @param {Tone} presentation
+ */
 export function allowedPeak(sound, ear, presentation) {
-  if (!EARS.includes(ear)) throw new Error(`The ear must be left or right, not "${ear}".`);
+  if (!EARS.some((each) => each === ear)) throw new Error(`The ear must be left or right, not "${ear}".`);
   const { frequency_hz: frequencyHz, level, dbfs: served } = presentation;
   if (level === null) {
     if (served !== null && served !== undefined) {
@@ -100,14 +148,14 @@ export function allowedPeak(sound, ear, presentation) {
   const add = offsets(sound, ear, frequencyHz);
   const limits = limitsOf(sound);
   const dbfs = level + add.dbfs;
-  if (!(Math.abs(dbfs - served) <= SAME_DBFS)) {
+  if (!(Math.abs(dbfs - (served ?? NaN)) <= SAME_DBFS)) {
     throw new Error(
       `The tone's digital level is ${dbfs} dBFS here and ${served} dBFS at the server: not played.`,
     );
   }
   const unit = sound.kind === "calibrated" ? "dB HL" : "relative dB";
   refuseAbove(level, limits.cap_db, unit, "the limit");
-  if (limits.cap_db_spl !== null) {
+  if (limits.cap_db_spl !== null && add.dbSpl !== null) {
     refuseAbove(level + add.dbSpl, limits.cap_db_spl, "dB SPL", "the limit of sound pressure");
   }
   refuseAbove(dbfs, limits.highest_dbfs, "dBFS", "the highest digital level");
@@ -121,6 +169,7 @@ export function allowedPeak(sound, ear, presentation) {
 
 // Samples ----------------------------------------------------------------------------------------
 
+/** @param {Timing} timing */
 function checkTiming(timing) {
   const { pulses, pulse_ms: pulseMs, pause_ms: pauseMs, ramp_ms: rampMs } = timing;
   if (!(Number.isInteger(pulses) && pulses >= 1 && pauseMs >= 0)) {
@@ -134,15 +183,23 @@ function checkTiming(timing) {
   }
 }
 
-// Seconds from the onset of the first pulse to the end of the last.
+/**
+ * Seconds from the onset of the first pulse to the end of the last.
+ * @param {Timing} timing
+ */
 export function lengthOf(timing) {
   return (timing.pulses * timing.pulse_ms + (timing.pulses - 1) * timing.pause_ms) / 1000;
 }
 
-// Pulsed sine of amplitude 1; each pulse starts at phase 0 and includes its two ramps.
+/**
+ * Pulsed sine of amplitude 1; each pulse starts at phase 0 and includes its two ramps.
+ * @param {number} sampleRate
+ * @param {number} frequencyHz
+ * @param {Timing} timing
+ */
 export function unitPulses(sampleRate, frequencyHz, timing) {
   checkTiming(timing);
-  if (!(frequencyHz > 0 && frequencyHz <= HIGHEST_SHARE_OF_RATE * sampleRate)) {
+  if (!(frequencyHz > 0 && frequencyHz <= HIGHEST_FRACTION_OF_RATE * sampleRate)) {
     throw new Error(
       `${frequencyHz} Hz cannot be played at a sample rate of ${sampleRate} Hz. ` +
         "Wireless headphones in telephone mode have so low a rate: use wired ones.",
@@ -163,7 +220,13 @@ export function unitPulses(sampleRate, frequencyHz, timing) {
 
 // The graph --------------------------------------------------------------------------------------
 
-// The same graph for tone and silence, live and offline. `source` is not started yet.
+/** @typedef {ReturnType<typeof buildTone>} Graph */
+
+/**
+ * The same graph for tone and silence, live and offline. `source` is not started yet.
+ * @param {BaseAudioContext} ctx
+ * @param {{ sound: Sound, ear: string, presentation: Tone, timing: Timing }} what
+ */
 export function buildTone(ctx, { sound, ear, presentation, timing }) {
   const peak = allowedPeak(sound, ear, presentation);
   if (ctx.destination.channelCount < EARS.length) {
@@ -183,8 +246,12 @@ export function buildTone(ctx, { sound, ear, presentation, timing }) {
   return { source, fade, limiter, ears, peak };
 }
 
-// Silent within FADE_S on the audio clock. A context that stands still is cut off without a fade:
-// the fade would be heard when it goes on.
+/**
+ * Silent within FADE_S on the audio clock. A context that stands still is cut off without a fade:
+ * the fade would be heard when it goes on.
+ * @param {BaseAudioContext} ctx
+ * @param {Graph} tone
+ */
 export function silenceTone(ctx, tone, { fading = ctx.state === "running" } = {}) {
   if (!fading) {
     tone.ears.disconnect();

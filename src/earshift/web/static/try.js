@@ -1,58 +1,74 @@
+// @ts-check
 /* A simulated person: step through a test or run it; nothing is stored, nothing sounds. */
 
 import { get, post } from "./api.js";
+import { byId, el, fill, t, word } from "./dom.js";
 import { liveView } from "./live.js";
-import { acting, byId, complain, el, fill, onSubmit, t, word } from "./page.js";
+import { acting, complain, formOf, onSubmit, typed } from "./page.js";
 
 const MOST_TONES = 30;
 const PAUSE_MS = 350;
 const view = liveView();
-const form = byId("person");
-let tones = 0;
-let running = false;
+const form = formOf("person");
+const step = byId("step", HTMLButtonElement);
+const state = { tones: 0, running: false };
 
+/**
+ * @param {string} group
+ * @param {string[]} values
+ */
 const options = (group, values) => values.map((value) => el("option", { value }, word(group, value)));
 
+/** Show the person after so many tones. Gives whether the test is over. */
 async function show() {
-  const given = Object.fromEntries(new FormData(form));
-  const live = await post("/api/try", { ...given, seed: Number(given.seed) || 0, tones });
+  const fields = new FormData(form);
+  const live = await post("/api/try", {
+    hearing: typed(fields, "hearing"),
+    change: typed(fields, "change"),
+    rule: typed(fields, "rule"),
+    seed: Number(typed(fields, "seed")) || 0,
+    tones: state.tones,
+  });
   byId("live").hidden = false;
-  tones = live.tones;
+  state.tones = live.tones;
   view.draw(live);
-  return live.state === "done" || tones >= MOST_TONES;
+  return live.state === "done" || state.tones >= MOST_TONES;
 }
 
-async function step() {
-  tones += 1;
+async function playNext() {
+  state.tones += 1;
   const over = await show();
-  byId("step").disabled = over;
-  if (over) running = false;
+  step.disabled = over;
+  if (over) state.running = false;
   return over;
 }
 
-async function run() {
-  running = !running;
+/** @param {boolean} running */
+function setRunning(running) {
+  state.running = running;
   byId("run").textContent = running ? t("try.stop") : t("try.run");
-  while (running && !(await step())) {
-    await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+}
+
+async function run() {
+  setRunning(!state.running);
+  try {
+    while (state.running && !(await playNext())) {
+      await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+    }
+  } finally {
+    setRunning(false);
   }
-  running = false;
-  byId("run").textContent = t("try.run");
 }
 
 async function restart() {
-  running = false;
-  tones = 0;
-  byId("step").disabled = false;
+  state.running = false;
+  state.tones = 0;
+  step.disabled = false;
   await show();
 }
 
-onSubmit(form, step);
-byId("run").addEventListener("click", () => run().catch((error) => {
-  running = false;
-  byId("run").textContent = t("try.run");
-  complain(error);
-}));
+onSubmit(form, playNext);
+byId("run").addEventListener("click", () => run().catch(complain));
 byId("reset").addEventListener("click", () => acting(byId("reset"), restart));
 form.addEventListener("change", () => restart().catch(complain));
 

@@ -1,4 +1,4 @@
-"""What a study leaves for readers: results.md, tables and pictures, all written from its rows."""
+"""The results pages of the paper's experiment and of the studies that compare its variants."""
 
 import json
 from collections.abc import Sequence
@@ -11,18 +11,18 @@ import numpy as np
 
 from earshift import __version__
 from earshift.engine import norms
-from earshift.engine.change import Protocol
+from earshift.engine.protocol import Protocol
 from earshift.simulate.listener import Listener
 from earshift.studies import figures
-from earshift.studies.study import (
+from earshift.studies.case import Ear
+from earshift.studies.markdown import Page
+from earshift.studies.paper import (
     BASELINES,
     DISTANCES,
-    Ear,
     Run,
     Tally,
     decidable,
     distance,
-    effort_of,
     paired_difference,
     runs_of,
     tally,
@@ -87,23 +87,19 @@ def curve(frame: "pl.DataFrame", strategy: str, old: str, new: str, tones: int) 
     )
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %"
 
 
-def _tally_row(name: str, numbers: Tally, cell_mean: float) -> str:
-    return (
-        f"| {name} | {numbers.runs} | {cell_mean:.2f} | {numbers.never} | {_percent(numbers.right)}"
-        f" | {_percent(numbers.wrong)} | {_percent(numbers.undecided)} "
-        f"| {numbers.mean_tones_two_sided:.1f} |"
-    )
+def _outcome_cells(numbers: Tally) -> list[str]:
+    """right, wrong, undecided, and the tones of the two-sided rule."""
+    return [
+        *(_percent(part) for part in (numbers.right, numbers.wrong, numbers.undecided)),
+        f"{numbers.mean_tones_two_sided:.1f}",
+    ]
 
 
-TALLY_HEAD = [
-    "| | runs | mean tones to the right model | never | right | wrong | undecided "
-    "| tones, two-sided |",
-    "|---|---|---|---|---|---|---|---|",
-]
+OUTCOMES = ("right", "wrong", "undecided", "tones, two-sided")
 
 
 def write_paper_results(
@@ -114,15 +110,24 @@ def write_paper_results(
     runs = [run for run in all_runs if run.strategy == "differential"]
     names = [name for name in norms.class_names() if any(run.old == name for run in all_runs)]
     strategies = [s for s in figures.STYLES if any(run.strategy == s for run in all_runs)]
-    lines = _heading(replace(protocol, max_tones=max_tones), command, out)
-    summary: dict[str, Any] = {"protocol": protocol.to_dict(), "version": __version__}
+    page = Page(
+        f"The paper's experiment, protocol `{protocol.name}`",
+        command,
+        out,
+        {"protocol": protocol.to_dict(), "version": __version__},
+    )
+    settings = replace(protocol, max_tones=max_tones).to_dict()
+    page.add(
+        "Settings: "
+        + ", ".join(f"{key} {value}" for key, value in settings.items() if key != "name")
+        + "."
+    )
     if runs:
-        counted = [run for run in runs if decidable(run)]
-        lines += _groups(counted, max_tones, summary)
-        lines += _cell_table(runs, names, max_tones)
+        _groups(page, [run for run in runs if decidable(run)], max_tones)
+        _cell_table(page, runs, names)
         _write_csv(runs, out / "table.csv")
     if runs and len(strategies) > 1:
-        lines += _baselines(all_runs, strategies, max_tones, summary)
+        _baselines(page, all_runs, strategies, max_tones)
     panels = [pair for pair in PANELS if set(pair) <= set(names)]
     if panels:
         figures.save_strategy_panels(
@@ -132,7 +137,7 @@ def write_paper_results(
             ],
             out / "strategies.png",
         )
-        lines += ["", "![strategies](strategies.png)"]
+        page.picture("strategies", "strategies.png")
     if runs:
         grid = {
             (old, new): curve(frame, "differential", old, new, GRID_TONES)
@@ -140,125 +145,87 @@ def write_paper_results(
             for new in names
         }
         figures.save_grid(names, grid, out / "grid.png")
-        lines += ["", "![P(right model) for every pair](grid.png)"]
+        page.picture("P(right model) for every pair", "grid.png")
     figures.save_truths(_truths(names), out / "truths.png")
-    lines += ["", "![the true audiograms](truths.png)", ""]
-    (out / "results.md").write_text("\n".join(lines), encoding="utf-8")
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    return summary
+    page.picture("the true audiograms", "truths.png")
+    return page.write()
 
 
-def origin(command: str, out: Path) -> str:
-    effort = effort_of(out)
-    note = f" {effort}." if effort else ""
-    return f"Written by `{command}` (earshift {__version__}), not edited by hand.{note}"
-
-
-def _heading(protocol: Protocol, command: str, out: Path) -> list[str]:
-    settings = ", ".join(
-        f"{key} {value}" for key, value in protocol.to_dict().items() if key not in ("name",)
-    )
-    return [
-        f"## The paper's experiment, protocol `{protocol.name}`",
-        "",
-        origin(command, out),
-        "",
-        f"Settings: {settings}.",
-        "",
-    ]
-
-
-def _groups(runs: Sequence[Run], max_tones: int, summary: dict[str, Any]) -> list[str]:
+def _groups(page: Page, runs: Sequence[Run], max_tones: int) -> None:
     paper = paper_table()
-    lines = [
+    page.add(
         "Tones until the Bayes factor for the right model reaches the limit (a run that never "
         f"does counts {max_tones + 1}), and the two-sided rule that a user lives by: stop at "
-        "whichever limit is met first.",
-        "",
-        *TALLY_HEAD,
-    ]
+        "whichever limit is met first."
+    )
     groups = {name: [r for r in runs if distance(r) == name] for name in DISTANCES}
     groups["all"] = list(runs)
-    summary["groups"] = {}
-    slower = []
+    kept = page.summary["groups"] = {}
+    rows, slower = [], []
     for name, group in groups.items():
         if not group:
             continue
-        ours = mean_of_cells(group)
-        theirs = [paper[cell][0] for cell in cells(group) if cell in paper]
-        their_mean = float(np.mean(theirs))
-        lines.append(
-            _tally_row(f"{name} ({len(cells(group))} cells; paper {their_mean:.2f})",
-                       tally(group), ours)
-        )  # fmt: skip
-        summary["groups"][name] = {
-            **asdict(tally(group)), "mean_of_cells": ours, "paper": their_mean,
-        }  # fmt: skip
-        if ours > their_mean:
-            slower.append(f"{name} ({ours:.2f} against {their_mean:.2f})")
+        numbers, ours = tally(group), mean_of_cells(group)
+        theirs = float(np.mean([paper[cell][0] for cell in cells(group) if cell in paper]))
+        rows.append([
+            f"{name} ({len(cells(group))} cells; paper {theirs:.2f})", str(numbers.runs),
+            f"{ours:.2f}", str(numbers.never), *_outcome_cells(numbers),
+        ])  # fmt: skip
+        kept[name] = {**asdict(numbers), "mean_of_cells": ours, "paper": theirs}
+        if ours > theirs:
+            slower.append(f"{name} ({ours:.2f} against {theirs:.2f})")
+    page.table(("", "runs", "mean tones to the right model", "never", *OUTCOMES), rows)
     if slower:
-        lines += [
-            "",
+        page.add(
             f"Slower than the paper: {', '.join(slower)}. Coherent evidence pays for the freedom "
             "of the alternative: while an ear answers as predicted, a field that could have "
             "followed other answers loses only slowly. docs/method.md says why the paper's plug-in "
-            'evidence, as we read it, cannot decide the "same" cells at all.',
-        ]
-    return lines
+            'evidence, as we read it, cannot decide the "same" cells at all.'
+        )
 
 
-def _cell_table(runs: Sequence[Run], names: Sequence[str], max_tones: int) -> list[str]:
+def _cell_table(page: Page, runs: Sequence[Run], names: Sequence[str]) -> None:
     paper, by_cell = paper_table(), cells(runs)
-    lines = [
-        "",
+    page.add(
         "Cell by cell, ours (mean ± SD; * marks cells where some runs never got there) "
-        "and, in brackets, the paper's:",
-        "",
-        "| old \\ new | " + " | ".join(names) + " |",
-        "|---|" + "---|" * len(names),
-    ]
+        "and, in brackets, the paper's:"
+    )
+    rows = []
     for old in names:
-        entries = []
+        entries = [f"**{old}**"]
         for new in names:
             numbers = tally(by_cell[(old, new)])
             star = "*" if numbers.never else ""
             theirs = paper.get((old, new))
             bracket = f"[{theirs[0]:g} ± {theirs[1]:g}]" if theirs else "[not given]"
             entries.append(f"{numbers.mean_tones:.1f} ± {numbers.sd_tones:.1f}{star} {bracket}")
-        lines.append(f"| **{old}** | " + " | ".join(entries) + " |")
-    return lines
+        rows.append(entries)
+    page.table(("old \\ new", *names), rows)
 
 
-def _baselines(
-    runs: Sequence[Run], strategies: Sequence[str], max_tones: int, summary: dict[str, Any]
-) -> list[str]:
+def _baselines(page: Page, runs: Sequence[Run], strategies: Sequence[str], max_tones: int) -> None:
     others = [strategy for strategy in strategies if strategy in BASELINES]
-    lines = [
-        "",
+    page.add(
         f"BADS against each baseline: difference in tones to the right model (both counted to at "
         f"most {max_tones + 1}), paired, mean with 95 % bootstrap interval. Below zero, BADS is "
-        "ahead.",
-        "",
-        "| where | "
-        + " | ".join(figures.STYLES[s][0] for s in strategies if s in BASELINES)
-        + " |",
-        "|---|" + "---|" * len([s for s in strategies if s in BASELINES]),
-    ]
+        "ahead."
+    )
     groups = [(f"{old} to {new}", [r for r in runs if (r.old, r.new) == (old, new)])
               for old, new in PANELS]  # fmt: skip
     groups.append(("all cells", [r for r in runs if decidable(r)]))
-    summary["against_baselines"] = {}
+    kept = page.summary["against_baselines"] = {}
+    rows = []
     for name, group in groups:
         if not group:
             continue
-        entries = []
+        entries = [name]
         for strategy in others:
             mean, low, high = paired_difference(group, "differential", strategy)
-            summary["against_baselines"].setdefault(name, {})[strategy] = [mean, low, high]
+            kept.setdefault(name, {})[strategy] = [mean, low, high]
             note = "" if high < 0 else " (not ahead)"
             entries.append(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]{note}")
-        lines.append(f"| {name} | " + " | ".join(entries) + " |")
-    return lines
+        rows.append(entries)
+    page.table(("where", *(figures.STYLES[s][0] for s in others)), rows)
 
 
 def write_variant_results(
@@ -266,20 +233,10 @@ def write_variant_results(
 ) -> dict[str, Any]:
     """results.md and summary.json of a study that compares labels (protocols or conditions)."""
     runs = [run for run in runs_of(frame, max_tones) if decidable(run)]
-    labels = list(dict.fromkeys(run.label for run in runs))
-    lines = [
-        f"## {title}",
-        "",
-        origin(command, out),
-        "",
-        "Means are weighted like the paper's table: 6 same, 12 adjacent and 30 far cells.",
-        "",
-        "| | runs | mean tones | same | adjacent | far | right | wrong | undecided "
-        "| tones, two-sided |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    summary: dict[str, Any] = {"version": __version__, "variants": {}}
-    for label in labels:
+    page = Page(title, command, out, {"version": __version__, "variants": {}})
+    page.add("Means are weighted like the paper's table: 6 same, 12 adjacent and 30 far cells.")
+    rows = []
+    for label in dict.fromkeys(run.label for run in runs):
         group = [run for run in runs if run.label == label]
         by_distance = {
             name: tally([r for r in group if distance(r) == name]).mean_tones for name in DISTANCES
@@ -287,16 +244,15 @@ def write_variant_results(
         weights = dict(zip(DISTANCES, (6, 12, 30), strict=True))
         mean = sum(weights[name] * by_distance[name] for name in DISTANCES) / 48
         numbers = tally(group)
-        summary["variants"][label] = {**asdict(numbers), **by_distance, "weighted_mean": mean}
-        lines.append(
-            f"| {label} | {numbers.runs} | {mean:.2f} | "
-            + " | ".join(f"{by_distance[name]:.1f}" for name in DISTANCES)
-            + f" | {_percent(numbers.right)} | {_percent(numbers.wrong)} "
-            f"| {_percent(numbers.undecided)} | {numbers.mean_tones_two_sided:.1f} |"
-        )
-    (out / "results.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    return summary
+        page.summary["variants"][label] = {
+            **asdict(numbers), **by_distance, "weighted_mean": mean,
+        }  # fmt: skip
+        rows.append([
+            label, str(numbers.runs), f"{mean:.2f}",
+            *(f"{by_distance[name]:.1f}" for name in DISTANCES), *_outcome_cells(numbers),
+        ])  # fmt: skip
+    page.table(("", "runs", "mean tones", *DISTANCES, *OUTCOMES), rows)
+    return page.write()
 
 
 def _write_csv(runs: Sequence[Run], path: Path) -> None:

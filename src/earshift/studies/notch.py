@@ -1,11 +1,10 @@
-"""Screening for a notch on real ears with and without an added dip: share right by tones.
+"""Screening for a notch on real ears with and without an added dip: how often right, by tones.
 
 A case is one real ear that has no notch of its own: screened as it is, and with a dip of 20 dB
 added, by every way of choosing tones. Beside them stands what the same two hypotheses make of the
 ear when all its thresholds are known, which no number of tones can beat.
 """
 
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +17,19 @@ from scipy.stats import multivariate_normal
 
 from earshift import __version__
 from earshift.engine.change import posterior
-from earshift.engine.exam import Screen
-from earshift.engine.notch import NOTCH, NotchModel, NotchSettings, dip
+from earshift.engine.domain import DOMAINS
+from earshift.engine.notch import NotchModel, NotchSettings, dip
 from earshift.engine.refusal import Refusal
-from earshift.engine.stimulus import DOMAINS
+from earshift.engine.screen import Screen
+from earshift.engine.verdict import NOTCH
 from earshift.simulate.listener import Listener
+from earshift.simulate.run import steps
 from earshift.studies import figures
-from earshift.studies.results import origin
-from earshift.studies.rulestudy import GUESS, LAPSE, SPREAD_DB, Share
-from earshift.studies.study import Ear, Row, key_of, people, seed_of
+from earshift.studies.case import Case, Ear, Row, seed_of
+from earshift.studies.ears import people
+from earshift.studies.markdown import Page, Target
+from earshift.studies.rates import Proportion
+from earshift.studies.rules import GUESS, LAPSE, SPREAD_DB
 
 if TYPE_CHECKING:
     import polars as pl
@@ -70,7 +73,7 @@ def group_of(ear: Ear) -> str | None:
 
 
 @dataclass(frozen=True)
-class NotchCase:
+class NotchCase(Case):
     """One real ear, with and without a dip, screened to the last tone by every method."""
 
     ear: Ear
@@ -80,10 +83,6 @@ class NotchCase:
     columns: ClassVar[tuple[str, ...]] = (
         "group", "method", "ear", "centre_hz", "notch", "tones", "p_notch",
     )  # fmt: skip
-
-    @property
-    def key(self) -> str:
-        return key_of(self)
 
     def rows(self) -> list[Row]:
         rng = np.random.default_rng(seed_of(self.seed, self.ear.name, "centre"))
@@ -113,12 +112,8 @@ class NotchCase:
         listener = Listener(
             ear, spread_db=SPREAD_DB, lapse=LAPSE, guess=GUESS, seed=seed_of(*names, "listener")
         )
-        out = []
-        for number in range(1, TONES + 1):
-            tone = screen.ask()
-            screen.tell(tone, listener(tone))
-            out.append((number, screen.p_changed))
-        return out
+        played = steps(screen, listener, TONES)
+        return [(number, screen.p_changed) for number, _ in enumerate(played, start=1)]
 
     def _all_known(self, levels: Array) -> float:
         """P(notch) when every threshold is read without noise worth mentioning."""
@@ -155,7 +150,7 @@ def notch_cases(path: Path, half: str, level: int, sloping: int, seed: int = 0) 
     short = [group for group, left in wanted.items() if left > 0]
     if short:
         raise Refusal(
-            f"the {half} half of {path.name} has not so many ears of the kind {', '.join(short)}: "
+            f"the {half} half of {path.name} has too few ears of the kind {', '.join(short)}: "
             "ask for fewer"
         )
     return cases
@@ -169,13 +164,15 @@ def right(p_notch: Array, notch: bool) -> NDArray[np.bool_]:
     return np.asarray(p_notch > 0.5 if notch else p_notch < 0.5)
 
 
-def _shares(part: "pl.DataFrame") -> dict[str, Share]:
+def _right(part: "pl.DataFrame") -> dict[str, Proportion]:
     """Right by the likelier hypothesis: with a notch, without, and both in equal parts."""
     out = {}
     for name, notch in (("with", True), ("without", False)):
         p = part.filter(part["notch"] == notch)["p_notch"].to_numpy()
-        out[name] = Share(int(right(p, notch).sum()), int(p.size))
-    out["both"] = Share(out["with"].hits + out["without"].hits, out["with"].n + out["without"].n)
+        out[name] = Proportion(int(right(p, notch).sum()), int(p.size))
+    out["both"] = Proportion(
+        out["with"].hits + out["without"].hits, out["with"].n + out["without"].n
+    )
     return out
 
 
@@ -190,8 +187,8 @@ def _stopped(part: "pl.DataFrame", settings: NotchSettings) -> dict[str, float]:
         else:
             ends.append("right" if (p[over[0]] > 0.5) == notch else "wrong")
         tones.append(int(over[0]) + 1 if over.size else TONES)
-    share = {word: ends.count(word) / len(ends) for word in ("right", "wrong", "undecided")}
-    return {**share, "mean_tones": float(np.mean(tones))}
+    fractions = {word: ends.count(word) / len(ends) for word in ("right", "wrong", "undecided")}
+    return {**fractions, "mean_tones": float(np.mean(tones))}
 
 
 def write_notch_results(
@@ -200,39 +197,33 @@ def write_notch_results(
     """results.md, summary.json and the picture; returns the summary."""
     import polars as pl
 
-    summary: dict[str, Any] = {"version": __version__, "half": half, "groups": {}}
-    lines = [
-        f"## The notch on real ears, {half} half of the people",
-        "",
-        origin(command, out),
-        "",
+    page = Page(
+        f"The notch on real ears, {half} half of the people",
+        command,
+        out,
+        {"version": __version__, "half": half, "groups": {}},
+    )
+    page.add(
         f"With: a Gaussian dip of {DEPTH_DB:g} dB (SD half an octave, centre drawn from 3-6 kHz) "
         "added to a real ear that has no notch of its own. Without: the same ear as it is. "
         f"Listeners: spread {SPREAD_DB:g} dB, {LAPSE:.0%} lapses, {GUESS:.0%} guesses. Right: the "
-        f"likelier hypothesis after {TONES} tones is the true one. Intervals: Wilson, 95 %.",
-        "",
-    ]
+        f"likelier hypothesis after {TONES} tones is the true one. Intervals: Wilson, 95 %."
+    )
     curves: dict[str, dict[str, list[tuple[float, float, int]]]] = {}
     for group, words in GROUPS.items():
         rows = frame.filter(pl.col("group") == group)
         if rows.is_empty():
             continue
-        numbers = summary["groups"][group] = {}
+        numbers = page.summary["groups"][group] = {}
         # All methods in every panel, so that a line looks the same in each.
         curves[group] = {METHOD_WORDS[method]: [] for method in METHODS}
-        lines += [
-            f"### {group.capitalize()} ears: {words} ({rows['ear'].n_unique()} ears)",
-            "",
-            f"| tones chosen by | right after {TONES} tones | with a notch | without "
-            "| stopping at P 0.9 / 0.1: right, wrong, undecided | mean tones |",
-            "|---|---|---|---|---|---|",
-        ]
+        lines = []
         for method in rows["method"].unique(maintain_order=True):
             part = rows.filter(pl.col("method") == method)
             last = part.filter(pl.col("tones") == part["tones"].max())
-            shares = _shares(last)
-            numbers[method] = {name: vars(share) for name, share in shares.items()}
-            cells = [str(shares[name]) for name in ("both", "with", "without")]
+            right_of = _right(last)
+            numbers[method] = {name: vars(proportion) for name, proportion in right_of.items()}
+            cells = [str(right_of[name]) for name in ("both", "with", "without")]
             if method == ALL_KNOWN:
                 cells += ["-", "-"]
             else:
@@ -242,39 +233,40 @@ def write_notch_results(
                     f"{ended['mean_tones']:.1f}",
                 ]
                 curves[group][METHOD_WORDS[method]] = _curve(part)
-            lines.append(f"| {METHOD_WORDS[method]} | {' | '.join(cells)} |")
-        lines.append("")
-    lines += [*_judgement(summary), "", "![share right by tones](notch.png)", ""]
+            lines.append([METHOD_WORDS[method], *cells])
+        page.heading(f"{group.capitalize()} ears: {words} ({rows['ear'].n_unique()} ears)")
+        page.table(
+            (
+                "tones chosen by", f"right after {TONES} tones", "with a notch", "without",
+                "stopping at P 0.9 / 0.1: right, wrong, undecided", "mean tones",
+            ),
+            lines,
+        )  # fmt: skip
+    if "level" in page.summary["groups"]:
+        _judge(page)
+    page.picture("fraction right by tones", "notch.png")
     figures.save_right_by_tones(curves, out / "notch.png")
-    (out / "results.md").write_text("\n".join(lines), encoding="utf-8")
-    (out / "summary.json").write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
-    return summary
+    return page.write()
 
 
-def _judgement(summary: dict[str, Any]) -> list[str]:
+def _judge(page: Page) -> None:
     """What was asked for beside what was reached, and why not more."""
-    level = summary["groups"].get("level")
-    if level is None:
-        return []
-    reached, most = (Share(**level[name]["both"]) for name in ("differential", ALL_KNOWN))
-    good = reached.value >= 0.95
-    return [
-        "| asked for | reached | |",
-        "|---|---|---|",
-        f"| at least 95 % right within {TONES} tones, level ears | {reached} "
-        f"| {'yes' if good else '**no**'} |",
-        "",
+    level = page.summary["groups"]["level"]
+    reached, most = (Proportion(**level[name]["both"]) for name in ("differential", ALL_KNOWN))
+    asked = f"at least 95 % right within {TONES} tones, level ears"
+    page.targets([Target(asked, str(reached), reached.value >= 0.95)])
+    page.add(
         f"With all seven thresholds known the same hypotheses are right in {most.value:.1%} of the "
         "level ears: real ears differ so much that a dip of 20 dB and the ups and downs of an ear "
         "without one overlap. On sloping ears they overlap more, and a screen that expects level "
-        "ears takes most slopes for a notch.",
-    ]
+        "ears takes most slopes for a notch."
+    )
 
 
 def _curve(part: "pl.DataFrame") -> list[tuple[float, float, int]]:
-    """Share right after every tone, and of how many."""
+    """Fraction right after every tone, and of how many."""
     out = []
     for number in range(1, TONES + 1):
-        share = _shares(part.filter(part["tones"] == number))["both"]
-        out.append((float(number), share.value, share.n))
+        both = _right(part.filter(part["tones"] == number))["both"]
+        out.append((float(number), both.value, both.n))
     return out

@@ -11,20 +11,10 @@ import earshift as es
 from earshift.cli import app
 from earshift.engine.rules import RULES
 from earshift.simulate.listener import retest_jitter
-from earshift.studies import rulestudy
-from earshift.studies.rulestudy import (
-    Calibration,
-    Condition,
-    RuleCase,
-    Share,
-    calibration,
-    calls_of,
-    conditions,
-    draw_shift,
-    shifted,
-    wilson,
-)
-from earshift.studies.study import Ear
+from earshift.studies import rules
+from earshift.studies.case import Ear
+from earshift.studies.rates import Calibration, Proportion, calibration, calls_of, wilson
+from earshift.studies.rules import Condition, RuleCase, conditions, draw_shift, shifted
 from support.helpers import HZ, NORMAL
 
 OCTAVES = np.log2(np.array(HZ) / 1000.0)
@@ -85,7 +75,7 @@ def test_ears_past_the_loudest_level_are_known() -> None:
 
 def test_shifts_drawn_from_the_prior_meet_the_rule_as_often_as_it_says() -> None:
     rng = np.random.default_rng(1)
-    for name in rulestudy.RULE_NAMES:
+    for name in rules.RULE_NAMES:
         rule = RULES[name]
         columns = [HZ.index(f) for f in rule.frequencies_hz]
         for prevalence in (0.06, 0.24):
@@ -102,7 +92,7 @@ def test_wilsons_interval() -> None:
     assert (low, high) == (pytest.approx(0.0552, abs=1e-4), pytest.approx(0.1744, abs=1e-4))
     assert wilson(0, 0) == (0.0, 1.0)
     assert wilson(0, 50)[0] == 0.0
-    assert str(Share(0, 0)) == "-"
+    assert str(Proportion(0, 0)) == "-"
 
 
 def test_calls_are_counted_by_their_truth() -> None:
@@ -131,10 +121,10 @@ def test_calibration_tells_true_probabilities_from_boasts() -> None:
 
 def test_a_case_gives_the_same_rows_again_and_all_methods_answer() -> None:
     two = (NAMED["unchanged"], NAMED["flat 30 dB"])
-    case = RuleCase(EAR, es.RuleSettings(), two, rulestudy.METHODS, ("osha-sts",))
+    case = RuleCase(EAR, es.RuleSettings(), two, rules.METHODS, ("osha-sts",))
     rows = case.rows()
     assert [row[:3] for row in rows] == [
-        ("osha-sts", method, condition.name) for condition in two for method in rulestudy.METHODS
+        ("osha-sts", method, condition.name) for condition in two for method in rules.METHODS
     ]
     mine = [row for row in rows if row[1] == "rule"]
     assert [row[6] for row in mine] == ["unchanged", "changed"]

@@ -1,4 +1,4 @@
-"""Both ears together on real pairs of ears: threshold error and screening, beside two sittings.
+"""Both ears in one sitting on real pairs of ears, beside two sittings of one ear each.
 
 A case is one person of whom both ears were measured. Exams: two of one ear each and one of both,
 every one going on to `EXAM_TONES` tones an ear, with the threshold error on the way. Screens: the
@@ -17,16 +17,21 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from earshift.engine import shift
-from earshift.engine.both_ears import BothEarsExam, BothEarsScreen, trials_of
-from earshift.engine.exam import Exam, Screen, audiogram_of
-from earshift.engine.field import Threshold
+from earshift.engine.both_ears import trials_of
+from earshift.engine.cross_hearing import INTERAURAL_DB
+from earshift.engine.exam import Exam
+from earshift.engine.reference import audiogram_of
 from earshift.engine.refusal import Refusal
+from earshift.engine.rule_settings import P_SAME_CHANGE, RuleSettings
 from earshift.engine.rules import RULES
-from earshift.engine.shift import ALIKE_SHARE, RuleSettings
-from earshift.engine.stimulus import INTERAURAL_DB
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import Threshold
 from earshift.engine.values import EARS
 from earshift.simulate.listener import Listener
-from earshift.studies.rulestudy import (
+from earshift.simulate.run import run
+from earshift.studies.case import Case, Ear, Row, seed_of
+from earshift.studies.ears import read_half
+from earshift.studies.rules import (
     GUESS,
     LAPSE,
     MAX_TONES,
@@ -38,7 +43,6 @@ from earshift.studies.rulestudy import (
     reference_exam,
     shifted,
 )
-from earshift.studies.study import Ear, Row, key_of, read_half, seed_of
 
 Array = NDArray[np.float64]
 
@@ -99,7 +103,7 @@ def _mean_square(found: Sequence[Threshold], listener: Listener, low: float, hig
 
 
 @dataclass(frozen=True)
-class PairExamCase:
+class PairExamCase(Case):
     """One person: two exams of one ear and one exam of both."""
 
     pair: Pair
@@ -107,10 +111,6 @@ class PairExamCase:
     columns: ClassVar[tuple[str, ...]] = (
         "method", "person", "needs_masking", "tones", "mean_square_db2", "flagged",
     )  # fmt: skip
-
-    @property
-    def key(self) -> str:
-        return key_of(self)
 
     def _listener(self, ear: str) -> Listener:
         """The same answers for either method as long as it asks the same tones."""
@@ -125,7 +125,6 @@ class PairExamCase:
             ear: Exam.clinical(seed=seed_of(self.seed, self.pair.name, ear, "exam")) for ear in EARS
         }
         together = Exam.clinical(ears="both", seed=seed_of(self.seed, self.pair.name, "exam"))
-        assert isinstance(together, BothEarsExam)
         levels = together.domain.intensity.values
         out: list[Row] = []
 
@@ -140,20 +139,16 @@ class PairExamCase:
             ))  # fmt: skip
 
         listeners = {ear: self._listener(ear) for ear in EARS}
-        for number in range(1, EXAM_TONES + 1):
+        for number in range(EVERY, EXAM_TONES + 1, EVERY):
             for ear, exam in alone.items():
-                tone = exam.ask()
-                exam.tell(tone, listeners[ear](tone))
-            if number % EVERY == 0:
-                found = {ear: exam.thresholds(frequencies) for ear, exam in alone.items()}
-                look(SEPARATE, 2 * number, found)
+                run(exam, listeners[ear], EVERY)
+            found = {ear: exam.thresholds(frequencies) for ear, exam in alone.items()}
+            look(SEPARATE, 2 * number, found)
         listeners = {ear: self._listener(ear) for ear in EARS}
-        for number in range(1, 2 * EXAM_TONES + 1):
-            tone = together.ask()
-            together.tell(tone, listeners[str(tone.ear)](tone))
-            if number % EVERY == 0:
-                found = {ear: together.thresholds(frequencies, ear=ear) for ear in EARS}
-                look(JOINT, number, found)
+        for number in range(EVERY, 2 * EXAM_TONES + 1, EVERY):
+            run(together, listeners, EVERY)
+            found = {ear: together.thresholds(frequencies, ear=ear) for ear in EARS}
+            look(JOINT, number, found)
         return out
 
 
@@ -209,8 +204,8 @@ def tones_to_reach(tones: Array, rms_db: Array, wanted_db: float) -> float:
     k = int(below[0])
     if k == 0:
         return float(tones[0])
-    share = (rms_db[k - 1] - wanted_db) / (rms_db[k - 1] - rms_db[k])
-    return float(tones[k - 1] + share * (tones[k] - tones[k - 1]))
+    fraction = (rms_db[k - 1] - wanted_db) / (rms_db[k - 1] - rms_db[k])
+    return float(tones[k - 1] + fraction * (tones[k] - tones[k - 1]))
 
 
 # Screening -------------------------------------------------------------------------------------
@@ -234,23 +229,19 @@ def pair_conditions() -> dict[str, tuple[Condition, Condition]]:
 
 
 @dataclass(frozen=True)
-class PairScreenCase:
+class PairScreenCase(Case):
     """One person: two screens of one ear and screens of both, under all conditions."""
 
     pair: Pair
     settings: RuleSettings
     conditions: tuple[str, ...]
-    shares: tuple[float, ...] = (ALIKE_SHARE,)  # that the screens of both ears believe in
+    shares: tuple[float, ...] = (P_SAME_CHANGE,)  # P(both ears changed alike) that screens believe
     rules: tuple[str, ...] = RULE_NAMES
     seed: int = 0
     columns: ClassVar[tuple[str, ...]] = (
         "rule", "method", "alike_share", "condition", "person", "ear", "margin_db", "beyond",
         "decision", "tones",
     )  # fmt: skip
-
-    @property
-    def key(self) -> str:
-        return key_of(self)
 
     def rows(self) -> list[Row]:
         references = {ear: reference_exam(self.pair.ear(ear), self.seed) for ear in EARS}
@@ -262,9 +253,9 @@ class PairScreenCase:
                 out += self._rows(name, condition, now, SEPARATE, 0.0, {
                     ear: self._alone(references, ear, name, now[ear], seed) for ear in EARS
                 })  # fmt: skip
-                for share in self.shares:
-                    calls = self._together(references, name, now, seed, share)
-                    out += self._rows(name, condition, now, JOINT, share, calls)
+                for p_same in self.shares:
+                    calls = self._together(references, name, now, seed, p_same)
+                    out += self._rows(name, condition, now, JOINT, p_same, calls)
         return out
 
     def _ears_now(self, condition: str, rule: str) -> dict[str, Shifted]:
@@ -275,7 +266,7 @@ class PairScreenCase:
         octaves = np.log2([f for f, _ in self.pair.right.thresholds_db_hl]) - np.log2(1000.0)
         weights = shift.component_weights(RULES[rule], self.settings)
         right, left = (int(rng.choice(weights.size, p=weights)) for _ in EARS)
-        if rng.random() < ALIKE_SHARE:
+        if rng.random() < P_SAME_CHANGE:
             left = right
         return {
             ear: Shifted(
@@ -292,10 +283,7 @@ class PairScreenCase:
         screen = Screen(
             references[ear], rule=rule, settings=self.settings, seed=seed, other_ear=other
         )
-        listener = now.listener()
-        while not screen.done:
-            tone = screen.ask()
-            screen.tell(tone, listener(tone))
+        run(screen, now.listener())
         return screen.decision, len(screen.trials)
 
     def _together(
@@ -304,15 +292,17 @@ class PairScreenCase:
         rule: str,
         now: Mapping[str, Shifted],
         seed: int,
-        share: float,
+        p_same: float,
     ) -> dict[str, tuple[str, int]]:
-        screen = BothEarsScreen(
-            references, rule=rule, settings=self.settings, seed=seed, alike_share=share
+        screen = Screen(
+            references,
+            ears="both",
+            rule=rule,
+            settings=self.settings,
+            seed=seed,
+            alike_share=p_same,
         )
-        listeners = {ear: now[ear].listener() for ear in EARS}
-        while not screen.done:
-            tone = screen.ask()
-            screen.tell(tone, listeners[str(tone.ear)](tone))
+        run(screen, {ear: now[ear].listener() for ear in EARS})
         return {
             ear: (decision, len(trials_of(screen.trials, ear)))
             for ear, decision in screen.decisions.items()
@@ -324,7 +314,7 @@ class PairScreenCase:
         condition: str,
         now: Mapping[str, Shifted],
         method: str,
-        share: float,
+        p_same: float,
         calls: Mapping[str, tuple[str, int]],
     ) -> list[Row]:
         """One row an ear; an ear left undecided counts all the tones it might have had."""
@@ -333,13 +323,14 @@ class PairScreenCase:
             margin = float(RULES[rule].margin(now[ear].delta_at(RULES[rule])))
             counted = MAX_TONES if decision == "inconclusive" else tones
             out.append((
-                rule, method, share, condition, self.pair.name, ear, margin,
+                rule, method, p_same, condition, self.pair.name, ear, margin,
                 now[ear].beyond(RULES[rule]), decision, counted,
             ))  # fmt: skip
         return out
 
 
-SHARES = (0.0, 0.25, ALIKE_SHARE, 0.75)  # sensitivity to what the tie believes
+# P(both ears changed alike) that screens are tried with, beside the default.
+BELIEFS = (0.0, 0.25, P_SAME_CHANGE, 0.75)
 
 
 def parts(
@@ -353,7 +344,7 @@ def parts(
         "exams": [PairExamCase(pair, seed) for pair in drawn[:people]],
         "screens": [PairScreenCase(pair, settings, every, seed=seed) for pair in drawn[:screened]],
         "shares": [
-            PairScreenCase(pair, settings, some, SHARES, ("osha-sts",), seed)
+            PairScreenCase(pair, settings, some, BELIEFS, ("osha-sts",), seed)
             for pair in drawn[:sensitivity]
         ],
     }

@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from earshift.cli.app import app
-from earshift.engine.shift import ALIKE_SHARE, RuleSettings
-from earshift.studies import pairstudy
-from earshift.studies.pairresults import share_lines
-from earshift.studies.pairstudy import (
+from earshift.engine.rule_settings import P_SAME_CHANGE, RuleSettings
+from earshift.studies import pairs
+from earshift.studies.case import Ear
+from earshift.studies.markdown import Page
+from earshift.studies.pairs import (
     DRAWN,
     JOINT,
     SEPARATE,
@@ -24,7 +25,7 @@ from earshift.studies.pairstudy import (
     ideal_tones,
     tones_to_reach,
 )
-from earshift.studies.study import Ear
+from earshift.studies.pairs_page import belief_table
 from support.helpers import HZ, MILD, NORMAL
 
 
@@ -46,14 +47,14 @@ def write_pairs(path: Path, people: int = 6) -> Path:
 
 def test_pairs_are_both_ears_of_one_half_of_the_people(tmp_path: Path) -> None:
     path = write_pairs(tmp_path / "ears.csv")
-    held_back = pairstudy.all_pairs(path, "held-back")
+    held_back = pairs.all_pairs(path, "held-back")
     assert [p.name for p in held_back] == ["person 1", "person 3", "person 5"]
     assert dict(held_back[1].left.thresholds_db_hl)[4000.0] == NORMAL[4000.0] + 3
     assert held_back[1].needs_masking
     assert not held_back[0].needs_masking
-    drawn = pairstudy.pairs(path, "tuning", 2, seed=1)
+    drawn = pairs.pairs(path, "tuning", 2, seed=1)
     assert {p.name for p in drawn} <= {"person 0", "person 2", "person 4"}
-    assert drawn == pairstudy.pairs(path, "tuning", 2, seed=1)
+    assert drawn == pairs.pairs(path, "tuning", 2, seed=1)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,7 @@ def test_files_without_pairs_are_refused(
     elif text is not None:
         path.write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=match):
-        pairstudy.pairs(path, "held-back", count)
+        pairs.pairs(path, "held-back", count)
 
 
 def test_an_exam_case_follows_both_methods_to_the_end() -> None:
@@ -90,7 +91,7 @@ def test_an_exam_case_follows_both_methods_to_the_end() -> None:
 
 def test_a_screen_case_calls_every_ear_by_both_methods() -> None:
     case = PairScreenCase(
-        pair(), RuleSettings(), ("unchanged", "one flat 20 dB", DRAWN), (0.0, ALIKE_SHARE),
+        pair(), RuleSettings(), ("unchanged", "one flat 20 dB", DRAWN), (0.0, P_SAME_CHANGE),
         ("osha-sts",),
     )  # fmt: skip
     rows = case.rows()
@@ -104,19 +105,19 @@ def test_a_screen_case_calls_every_ear_by_both_methods() -> None:
     assert set(margins["margin_db"]) == {1}  # the same truth for every method
 
 
-def test_the_page_shows_what_other_beliefs_would_do() -> None:
+def test_the_page_shows_what_other_beliefs_would_do(tmp_path: Path) -> None:
     rows = [
         row
         for name in ("person 1", "person 2")
         for row in PairScreenCase(
-            pair(name), RuleSettings(), ("unchanged",), pairstudy.SHARES, ("osha-sts",)
+            pair(name), RuleSettings(), ("unchanged",), pairs.BELIEFS, ("osha-sts",)
         ).rows()
     ]
     frame = pl.DataFrame(rows, schema=list(PairScreenCase.columns), orient="row")
-    summary: dict = {}
-    page = share_lines(frame, summary)
-    assert [row["share"] for row in summary["shares"]] == sorted(pairstudy.SHARES)
-    assert sum("| unchanged |" in line for line in page) == len(pairstudy.SHARES)
+    page = Page("Beliefs", "a command", tmp_path, {})
+    belief_table(page, frame)
+    assert [row["share"] for row in page.summary["shares"]] == sorted(pairs.BELIEFS)
+    assert sum("| unchanged |" in line for line in page.lines) == len(pairs.BELIEFS)
 
 
 def test_tones_to_reach_an_error_lie_on_a_line_between_looks() -> None:

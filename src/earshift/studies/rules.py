@@ -15,13 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine import shift
-from earshift.engine.exam import Exam, Screen
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.exam import Exam
+from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import RULES, Rule, judge_ear
-from earshift.engine.shift import RuleSettings
-from earshift.engine.stimulus import Audiogram, Tone
+from earshift.engine.screen import Screen
 from earshift.simulate.classical import hughson_westlake
 from earshift.simulate.listener import Listener, retest_jitter
-from earshift.studies.study import Ear, Row, key_of, seed_of
+from earshift.simulate.run import run, steps
+from earshift.studies.case import Case, Ear, Row, seed_of
 
 Array = NDArray[np.float64]
 
@@ -84,7 +86,6 @@ def conditions() -> list[Condition]:
 
 def reference_exam(ear: Ear, seed: int, lapse: float = LAPSE, spread_db: float = SPREAD_DB) -> Exam:
     """The earlier exam of a real ear, as a clinic would have measured it with earshift."""
-    exam = Exam.clinical(seed=seed_of(seed, ear.name), max_tones=REFERENCE_TONES)
     listener = Listener(
         dict(ear.thresholds_db_hl),
         spread_db=spread_db,
@@ -92,10 +93,8 @@ def reference_exam(ear: Ear, seed: int, lapse: float = LAPSE, spread_db: float =
         guess=GUESS,
         seed=seed_of(seed, ear.name, "reference"),
     )
-    while not exam.done:
-        tone = exam.ask()
-        exam.tell(tone, listener(tone))
-    return exam
+    exam = Exam.clinical(seed=seed_of(seed, ear.name), max_tones=REFERENCE_TONES)
+    return run(exam, listener)
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def shifted(ear: Ear, condition: Condition, seed: int, spread_db: float = SPREAD
 
 
 @dataclass(frozen=True)
-class RuleCase:
+class RuleCase(Case):
     """One real ear: its reference exam, and screens of it under all conditions."""
 
     ear: Ear
@@ -152,10 +151,6 @@ class RuleCase:
         "rule", "method", "condition", "ear", "margin_db", "beyond", "decision", "tones",
         "p_changed",
     )  # fmt: skip
-
-    @property
-    def key(self) -> str:
-        return key_of(self)
 
     def rows(self) -> list[Row]:
         first = reference_exam(self.ear, self.seed)
@@ -181,10 +176,9 @@ class RuleCase:
         return out
 
 
-def _run(screen: Screen, listener: Listener) -> tuple[str, int, float]:
-    while not screen.done:
-        tone = screen.ask()
-        screen.tell(tone, listener(tone))
+def _call(screen: Screen, listener: Listener) -> tuple[str, int, float]:
+    """How a screen ends: decision, tones (all of them if undecided), P(rule met)."""
+    run(screen, listener)
     decided = screen.decision in ("changed", "unchanged")
     return screen.decision, len(screen.trials) if decided else screen.max_tones, screen.p_changed
 
@@ -201,22 +195,19 @@ def _calls(
     if method in ("rule", "random"):
         chosen = replace(settings, strategy="differential" if method == "rule" else "random")
         return {
-            name: _run(Screen(first, rule=name, settings=chosen, seed=now.seed), now.listener())
+            name: _call(Screen(first, rule=name, settings=chosen, seed=now.seed), now.listener())
             for name in rules
         }
     if method == "paper":  # one answer for all rules: it asks whether anything changed
         screen = Screen(first, "paper", seed=now.seed, max_tones=MAX_TONES)
-        decision, tones, _ = _run(screen, now.listener())
+        decision, tones, _ = _call(screen, now.listener())
         return dict.fromkeys(rules, (decision, tones, math.nan))
     if method == "bald":
         exam = Exam(
             seed=now.seed, max_tones=MAX_TONES, domain=first.domain, halton_tones=5,
             guess=first.guess, lapse=first.lapse,
         )  # fmt: skip
-        listener = now.listener()
-        while not exam.done:
-            tone = exam.ask()
-            exam.tell(tone, listener(tone))
+        run(exam, now.listener())
         out = {}
         for name in rules:
             frequencies = RULES[name].frequencies_hz
@@ -240,7 +231,7 @@ CHECKED_TONES = (5, 10, 15)
 
 
 @dataclass(frozen=True)
-class CalibrationCase:
+class CalibrationCase(Case):
     """Real ears with shifts drawn from a prior, screened without stopping."""
 
     ear: Ear
@@ -252,10 +243,6 @@ class CalibrationCase:
     columns: ClassVar[tuple[str, ...]] = (
         "rule", "true_prevalence", "ear", "met", "beyond", "tones", "p_changed",
     )  # fmt: skip
-
-    @property
-    def key(self) -> str:
-        return key_of(self)
 
     def rows(self) -> list[Row]:
         first = reference_exam(self.ear, self.seed)
@@ -271,10 +258,8 @@ class CalibrationCase:
                 now = Shifted(self.ear, delta, Condition("drawn"), seed)
                 met = bool(RULES[name].margin(now.delta_at(RULES[name])) >= 0)
                 screen = Screen(first, rule=name, settings=self.settings, seed=seed)
-                listener = now.listener()
-                for number in range(1, max(CHECKED_TONES) + 1):
-                    tone = screen.ask()
-                    screen.tell(tone, listener(tone))
+                played = steps(screen, now.listener(), max(CHECKED_TONES))
+                for number, _ in enumerate(played, start=1):
                     if number in CHECKED_TONES:
                         out.append((
                             name, self.true_prevalence, self.ear.name, met,
@@ -308,7 +293,7 @@ FULL_CONDITIONS = ("flat 20 dB", "high 20 dB", "notch 20 dB")
 
 
 @dataclass(frozen=True)
-class FullCase:
+class FullCase(Case):
     """A screen, then `continue_exam` to a full audiogram: error against the true thresholds."""
 
     ear: Ear
@@ -320,10 +305,6 @@ class FullCase:
         "condition", "spread_db", "ear", "frequency_hz", "error_db", "screen_tones",
     )  # fmt: skip
 
-    @property
-    def key(self) -> str:
-        return key_of(self)
-
     def rows(self) -> list[Row]:
         out: list[Row] = []
         for spread in FULL_SPREADS_DB:
@@ -332,11 +313,8 @@ class FullCase:
                 now = shifted(self.ear, replace(condition, lapse=FULL_LAPSE), self.seed, spread)
                 listener = now.listener()
                 screen = Screen(first, rule=self.rule, settings=self.settings, seed=now.seed)
-                _run(screen, listener)
-                exam = screen.continue_exam(FULL_TONES)
-                while not exam.done:
-                    tone: Tone = exam.ask()
-                    exam.tell(tone, listener(tone))
+                run(screen, listener)
+                exam = run(screen.continue_exam(FULL_TONES), listener)
                 for t in exam.thresholds([f for f, _ in self.ear.thresholds_db_hl]):
                     error = t.level_db_hl - listener.threshold(t.frequency_hz)
                     out.append((
@@ -350,7 +328,7 @@ class FullCase:
 
 
 @dataclass(frozen=True)
-class FrontierCase:
+class FrontierCase(Case):
     """Screens without stopping: what other limits would have cost in tones and errors."""
 
     ear: Ear
@@ -362,10 +340,6 @@ class FrontierCase:
         "rule", "condition", "ear", "margin_db", "beyond", "tones", "p_changed", "risk",
     )  # fmt: skip
 
-    @property
-    def key(self) -> str:
-        return key_of(self)
-
     def rows(self) -> list[Row]:
         first = reference_exam(self.ear, self.seed)
         out: list[Row] = []
@@ -374,10 +348,8 @@ class FrontierCase:
             for name in self.rules:
                 rule = RULES[name]
                 screen = Screen(first, rule=name, settings=self.settings, seed=now.seed)
-                listener = now.listener()
-                for number in range(1, MAX_TONES + 1):
-                    tone = screen.ask()
-                    screen.tell(tone, listener(tone))
+                played = steps(screen, now.listener(), MAX_TONES)
+                for number, _ in enumerate(played, start=1):
                     out.append((
                         name, condition.name, self.ear.name,
                         float(rule.margin(now.delta_at(rule))), now.beyond(rule), number,
@@ -418,107 +390,3 @@ def parts(
         "full": [FullCase(ear, settings, worse, seed=seed) for ear in ears[:full]],
         "frontier": [FrontierCase(ear, settings, main, seed=seed) for ear in ears[:frontier]],
     }
-
-
-# Summaries -------------------------------------------------------------------------------------
-
-
-def wilson(hits: int, n: int, z: float = 1.959964) -> tuple[float, float]:
-    """95 % interval of a share (Wilson's score interval)."""
-    if n == 0:
-        return 0.0, 1.0
-    p = hits / n
-    middle = (p + z * z / (2 * n)) / (1 + z * z / n)
-    half = z / (1 + z * z / n) * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
-@dataclass(frozen=True)
-class Share:
-    hits: int
-    n: int
-
-    @property
-    def value(self) -> float:
-        return self.hits / self.n if self.n else math.nan
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return wilson(self.hits, self.n)
-
-    def __str__(self) -> str:
-        if not self.n:
-            return "-"
-        low, high = self.interval
-        return f"{self.value:.1%} [{low:.1%}, {high:.1%}]"
-
-
-@dataclass(frozen=True)
-class Calls:
-    """The calls on ears whose truth is on one side, at least `CLEAR_DB` from the rule."""
-
-    ears: int
-    right: Share
-    wrong: Share
-    undecided: Share  # inconclusive, or not determinable
-    tones_mean: float
-    tones_median: float
-    tones_p95: float
-
-
-def calls_of(decisions: Sequence[str], tones: Array, changed: bool) -> Calls:
-    """Sum up the calls on ears that are all changed, or all unchanged, in truth."""
-    n = len(decisions)
-    right = sum(d == ("changed" if changed else "unchanged") for d in decisions)
-    wrong = sum(d == ("unchanged" if changed else "changed") for d in decisions)
-    spread = np.quantile(tones, (0.5, 0.95)) if n else (math.nan, math.nan)
-    return Calls(
-        n, Share(right, n), Share(wrong, n), Share(n - right - wrong, n),
-        float(tones.mean()) if n else math.nan, float(spread[0]), float(spread[1]),
-    )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """How true stated probabilities are."""
-
-    n: int
-    error: float  # expected calibration error over ten bins of equal mass
-    low: float  # bootstrap over people, 95 %
-    high: float
-    brier: float
-    log_score: float
-    bins: tuple[tuple[float, float, int], ...]  # mean stated, share true, n
-
-
-def _bins(p: Array, met: Array, count: int = 10) -> list[tuple[float, float, int]]:
-    order = np.argsort(p, kind="stable")
-    parts = [part for part in np.array_split(order, count) if part.size]
-    return [(float(p[k].mean()), float(met[k].mean()), int(k.size)) for k in parts]
-
-
-def _expected_error(p: Array, met: Array) -> float:
-    return sum(n * abs(said - true) for said, true, n in _bins(p, met)) / p.size
-
-
-def calibration(p: Array, met: Array, person: Array, draws: int = 500) -> Calibration:
-    """Expected calibration error, Brier and log score of probabilities against what was true."""
-    met = met.astype(float)
-    rng = np.random.default_rng(0)
-    people = np.unique(person)
-    index = {who: np.flatnonzero(person == who) for who in people}
-    errors = []
-    for _ in range(draws):
-        rows = np.concatenate([index[who] for who in rng.choice(people, people.size)])
-        errors.append(_expected_error(p[rows], met[rows]))
-    low, high = np.quantile(errors, (0.025, 0.975))
-    safe = np.clip(p, 1e-4, 1.0 - 1e-4)
-    return Calibration(
-        n=int(p.size),
-        error=_expected_error(p, met),
-        low=float(low),
-        high=float(high),
-        brier=float(np.mean((p - met) ** 2)),
-        log_score=float(-np.mean(met * np.log(safe) + (1.0 - met) * np.log(1.0 - safe))),
-        bins=tuple(_bins(p, met)),
-    )

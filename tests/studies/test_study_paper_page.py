@@ -13,8 +13,8 @@ import pytest
 from PIL import Image
 
 import earshift
-from earshift.engine.change import PROTOCOLS
-from earshift.studies import results, study
+from earshift.engine.protocol import PROTOCOLS
+from earshift.studies import paper, paper_page
 
 BEST = PROTOCOLS["best"]
 LIMIT = math.log(100.0)
@@ -46,7 +46,7 @@ def synthetic(
             walk(rng, old, new, strategy, MAX_TONES if strategy == "differential" else 50), start=1
         )
     ]
-    return pl.DataFrame(rows, schema=list(study.COLUMNS), orient="row")
+    return pl.DataFrame(rows, schema=list(paper.PaperCase.columns), orient="row")
 
 
 def summed_up(frame: pl.DataFrame, max_tones: int) -> dict[Key, tuple[int, str, int]]:
@@ -94,7 +94,7 @@ def assert_picture(path: Path) -> None:
 
 
 def test_the_papers_table() -> None:
-    table = results.paper_table()
+    table = paper_page.paper_table()
     assert len(table) == 48
     assert ("profound", "profound") not in table
     assert np.mean([mean for mean, _ in table.values()]) == pytest.approx(5.18, abs=0.01)
@@ -109,13 +109,13 @@ def test_the_papers_table() -> None:
 
 @pytest.fixture(scope="module")
 def frame() -> pl.DataFrame:
-    return synthetic(["best"], NAMES, study.STRATEGIES)
+    return synthetic(["best"], NAMES, paper.STRATEGIES)
 
 
 @pytest.fixture(scope="module")
 def written(frame: pl.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     out = tmp_path_factory.mktemp("results")
-    summary = results.write_paper_results(frame, BEST, MAX_TONES, "earshift study paper", out)
+    summary = paper_page.write_paper_results(frame, BEST, MAX_TONES, "earshift study paper", out)
     return out, summary
 
 
@@ -187,7 +187,7 @@ def test_the_groups_are_means_over_cells(
         group = {key: value for key, value in mine.items() if step(key) in steps}
         cells = sorted({key[2:4] for key in group})
         means = [np.mean([group[k][0] for k in group if k[2:4] == cell]) for cell in cells]
-        theirs = np.mean([results.paper_table()[cell][0] for cell in cells])
+        theirs = np.mean([paper_page.paper_table()[cell][0] for cell in cells])
         outcomes = [outcome for _, outcome, _ in group.values()]
         shares = [outcomes.count(word) / len(group) for word in ("right", "wrong", "undecided")]
         never = sum(right > MAX_TONES for right, _, _ in group.values())
@@ -222,7 +222,7 @@ def test_baselines_are_compared_in_pairs(
     }
     assert set(summary["against_baselines"]) == set(places)
     for place, cells in places.items():
-        for entry, strategy in zip(table[place], study.BASELINES, strict=True):
+        for entry, strategy in zip(table[place], paper.BASELINES, strict=True):
             gaps = [
                 screens["best", "differential", *cell, rep][0]
                 - screens["best", strategy, *cell, rep][0]
@@ -270,7 +270,7 @@ def test_the_summary_is_what_was_returned(written: tuple[Path, Any]) -> None:
 def test_the_limit_is_the_protocols(tmp_path: Path) -> None:
     frame = synthetic(["best"], ["normal", "mild"], ["differential"])
     easy = earshift.Protocol(name="easy", bayes_factor=2.0)
-    summary = results.write_paper_results(frame, easy, MAX_TONES, "x", tmp_path)
+    summary = paper_page.write_paper_results(frame, easy, MAX_TONES, "x", tmp_path)
     first = frame.filter(
         (pl.col("log_bf") * pl.when(pl.col("old") == pl.col("new")).then(-1).otherwise(1))
         >= math.log(2.0)
@@ -282,7 +282,7 @@ def test_the_limit_is_the_protocols(tmp_path: Path) -> None:
 
 def test_a_study_of_one_baseline_has_no_table_of_bads(tmp_path: Path) -> None:
     frame = synthetic(["best"], ["normal"], ["random"])
-    summary = results.write_paper_results(frame, BEST, MAX_TONES, "x", tmp_path)
+    summary = paper_page.write_paper_results(frame, BEST, MAX_TONES, "x", tmp_path)
     assert "groups" not in summary
     assert {path.name for path in tmp_path.iterdir()} == {
         "results.md", "summary.json", "strategies.png", "truths.png"
@@ -296,7 +296,7 @@ def test_a_study_of_one_baseline_has_no_table_of_bads(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("old", "new"), [("normal", "slight"), ("slight", "slight")])
 def test_curves_are_numpys_quartiles(frame: pl.DataFrame, old: str, new: str) -> None:
     tones = 9
-    shown = results.curve(frame, "bald", old, new, tones)
+    shown = paper_page.curve(frame, "bald", old, new, tones)
     p = np.array(
         [
             frame.filter(
@@ -316,14 +316,14 @@ def test_curves_are_numpys_quartiles(frame: pl.DataFrame, old: str, new: str) ->
 
 def test_cells_and_their_mean_weigh_cells_alike() -> None:
     frame = synthetic(["best"], NAMES, ["differential"])
-    runs = study.runs_of(frame, MAX_TONES)
+    runs = paper.runs_of(frame, MAX_TONES)
     lopsided = [r for r in runs if r.old != "normal" or r.rep == 0]  # fewer runs in three cells
-    by_cell = results.cells(lopsided)
+    by_cell = paper_page.cells(lopsided)
     assert {cell: len(group) for cell, group in by_cell.items()} == {
         (old, new): 1 if old == "normal" else REPS for old in NAMES for new in NAMES
     }
     means = [np.mean([r.tones_to_right for r in group]) for group in by_cell.values()]
-    assert results.mean_of_cells(lopsided) == pytest.approx(np.mean(means))
+    assert paper_page.mean_of_cells(lopsided) == pytest.approx(np.mean(means))
 
 
 # Variants --------------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def test_cells_and_their_mean_weigh_cells_alike() -> None:
 def test_variants_are_weighted_like_the_papers_table(tmp_path: Path) -> None:
     labels, names = ("one way", "another"), ("normal:3", "slight:0", "mild:14", "profound")
     frame = synthetic(labels, names, ["differential"], seed=4)
-    summary = results.write_variant_results(frame, "A title", "a command", tmp_path, MAX_TONES)
+    summary = paper_page.write_variant_results(frame, "A title", "a command", tmp_path, MAX_TONES)
     screens = summed_up(frame, MAX_TONES)
     text = (tmp_path / "results.md").read_text()
     assert text.startswith("## A title\n")

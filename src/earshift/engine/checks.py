@@ -1,0 +1,36 @@
+"""Checks of single values: a number, a whole number, an answer; each names what was wrong."""
+
+import math
+
+import numpy as np
+
+from earshift.engine.refusal import Refusal
+
+
+def finite(value: object, what: str) -> float:
+    """The value as a float, or a ValueError that names it."""
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        raise Refusal(f"{what} must be a number, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf
+    if not math.isfinite(number):
+        raise Refusal(f"{what} must be finite, got {value!r}")
+    return number
+
+
+def whole(value: object, what: str, least: int) -> int:
+    """The value as an int of at least `least`, or a ValueError that names it."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise Refusal(f"{what} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
+
+
+def as_heard(value: object) -> bool:
+    """True/False from a bool, a numpy bool or 0/1."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    if isinstance(value, int | np.integer) and value in (0, 1):
+        return bool(value)
+    raise Refusal(f"heard must be True/False or 1/0, got {value!r}")

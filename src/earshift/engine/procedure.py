@@ -1,0 +1,185 @@
+"""What every exam and screen is: a design, trials, and one tone to ask next.
+
+They are folds over their trials: design + trials rebuild every state, a fit never starts from an
+earlier one, and chance comes from (seed, number of trials) alone. So asking twice gives the same
+tone, and an exam read back from a file asks what the unbroken one would have asked.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift.engine import choose
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.both_ears import ear_of, tested_ears
+from earshift.engine.checks import as_heard, whole
+from earshift.engine.domain import Domain, as_domain
+from earshift.engine.limits import Limits, allowed
+from earshift.engine.refusal import Refusal
+from earshift.engine.tone import Stimulus, Tone, Trial
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+SCHEMA = 1  # of to_dict
+
+# Separate streams of chance for separate purposes, so that none depends on whether another ran.
+PICK, SAMPLE = 1, 2
+
+
+def chance(seed: int, count: int, purpose: int) -> np.random.Generator:
+    """The stream of chance after so many trials, for one purpose."""
+    return np.random.default_rng((seed, count, purpose))
+
+
+class Procedure:
+    """What an `Exam` and a `Screen` have in common; see there for the parameters."""
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        ears: str | None,
+        seed: int,
+        max_tones: int,
+        domain: str | Domain,
+        limits: Limits | None,
+        other_ear: Audiogram | None,
+        transducer: str,
+    ) -> None:
+        self.ears = ears
+        self._tested = tested_ears(ears)
+        self.seed = whole(seed, "seed", 0)
+        self.max_tones = whole(max_tones, "max_tones", 1)
+        self.domain = as_domain(domain)
+        if limits is not None and not isinstance(limits, Limits):
+            raise Refusal(f"limits must be earshift.Limits or None, got {limits!r}")
+        self.limits = limits
+        allowed(limits, self.domain, ())  # refuses limits that leave nothing to play
+        self.other_ear, self.transducer = other_ear, transducer
+        if ears is not None and other_ear is not None:
+            raise Refusal(f"other_ear is for {self._a_kind} of one ear: this one tests both")
+        if ears is not None and not self.domain.of_tones:
+            raise Refusal("both ears need a domain of tones: other stimuli have no ear")
+        self._trials: tuple[Trial, ...] = ()
+        self._next: tuple[int, Tone] | None = None
+
+    @property
+    def _a_kind(self) -> str:
+        return "an exam" if self.kind == "exam" else f"a {self.kind}"
+
+    @property
+    def trials(self) -> tuple[Trial, ...]:
+        """All answered tones, with their answers, in order."""
+        return self._trials
+
+    def tell(self, tone: Tone | Stimulus, heard: object) -> None:
+        """Take the answer to a tone, asked for or not. Bad input changes nothing.
+
+        Where both ears are tested the tone needs its ear.
+        """
+        trial = Trial(self.domain.check(tone), as_heard(heard))
+        self._take(trial, None if self.ears is None else ear_of(tone))
+
+    def _take(self, trial: Trial, ear: str | None) -> None:
+        """Add a trial of an ear, which is None where only one is tested."""
+        self._trials = (*self._trials, trial)
+
+    def ask(self) -> Tone:
+        """The tone to play next. Asking again gives the same tone until it is answered.
+
+        On a domain with other axes than a tone's it is a `Stimulus` with these axes' names.
+        """
+        count = len(self._trials)
+        if self._next is None or self._next[0] != count:
+            self._next = (count, self._choose())
+        return self._next[1]
+
+    def fork(self) -> Self:
+        """Another one with the same trials; what either is told is no concern of the other's."""
+        return copy.copy(self)
+
+    @property
+    def done(self) -> bool:
+        """Advice: nothing more is needed. Asking and telling go on working."""
+        raise NotImplementedError
+
+    def scores(self) -> Array:
+        """Score of every candidate (places x levels of the domain) by the strategy, now.
+
+        Where both ears are tested, the right ear's places x levels, then the left one's.
+        """
+        raise NotImplementedError
+
+    def _playable_in(self, ear: str | None) -> Mask:
+        """Which candidates may be played to this ear now."""
+        raise NotImplementedError
+
+    def _playable(self) -> Mask:
+        """Which candidates may be played now, in the rows and columns of the scores."""
+        return np.vstack([self._playable_in(ear) for ear in self._tested])
+
+    def _choose(self) -> Tone:
+        mask = self._playable()
+        place, level = choose.pick(self.scores(), mask, self._chance(PICK))
+        number, place = divmod(place, self.domain.shape[0])
+        return for_ear(self.domain.tone(place, level), self._tested[number])
+
+    def _chance(self, purpose: int) -> np.random.Generator:
+        return chance(self.seed, len(self._trials), purpose)
+
+    def _design(self) -> dict[str, Any]:
+        return {
+            "seed": self.seed,
+            "max_tones": self.max_tones,
+            "domain": self.domain.to_dict(),
+            "limits": None if self.limits is None else self.limits.to_dict(),
+            "other_ear": None if self.other_ear is None else self.other_ear.to_dict(),
+            "transducer": self.transducer,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Design and trials as plain JSON data: all that is needed to go on elsewhere."""
+        return {
+            "kind": self.kind,
+            "schema": SCHEMA,
+            "design": self._design(),
+            "trials": [trial.to_dict() for trial in self._trials],
+        }
+
+    @classmethod
+    def _from_design(cls, design: dict[str, Any]) -> Self:
+        raise NotImplementedError
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Rebuild an exam from `to_dict`'s data; it asks the same next tone."""
+        try:
+            if data["kind"] != cls.kind or data["schema"] != SCHEMA:
+                raise Refusal(
+                    f"expected data of kind {cls.kind!r}, schema {SCHEMA}, "
+                    f"got {data['kind']!r}, {data['schema']!r}"
+                )
+            design = dict(data["design"])
+            _ = design["seed"], design["max_tones"]  # a default here would ask other tones
+            design["domain"] = Domain.from_dict(design["domain"])
+            design["limits"] = None if design["limits"] is None else Limits(**design["limits"])
+            if design.get("other_ear") is not None:
+                design["other_ear"] = Audiogram.from_dict(design["other_ear"])
+            procedure = cls._from_design(design)
+            trials = [Trial.from_dict(row) for row in data["trials"]]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise Refusal(f"not the data of an earshift {cls.kind}: {error!r}") from None
+        for trial in trials:
+            procedure.tell(trial.tone, trial.heard)
+        return procedure
+
+
+def for_ear(tone: Tone, ear: str | None) -> Tone:
+    """The tone for this ear; where only one is tested (None), as it is."""
+    return tone if ear is None else replace(tone, ear=ear)

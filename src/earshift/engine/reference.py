@@ -1,0 +1,146 @@
+"""What a screen compares with: an earlier exam, an audiogram, or a population's norm."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift.engine.audiogram import Audiogram
+from earshift.engine.domain import Domain
+from earshift.engine.exam import Exam
+from earshift.engine.field import Field, from_audiogram, from_norm
+from earshift.engine.norms import Hyperprior, Norm
+from earshift.engine.question import levels_of
+from earshift.engine.refusal import Refusal
+from earshift.engine.values import EARS
+
+Array = NDArray[np.float64]
+
+Reference = Exam | Audiogram | Norm
+_REFERENCES: dict[str, type[Exam] | type[Audiogram] | type[Norm]] = {
+    "exam": Exam,
+    "audiogram": Audiogram,
+    "norm": Norm,
+}
+
+
+def reference_kind(reference: object) -> str:
+    """exam, audiogram or norm; a refusal of anything else."""
+    for kind, known in _REFERENCES.items():
+        if isinstance(reference, known):
+            return kind
+    raise Refusal(
+        f"reference must be an earshift Exam, Audiogram or Norm, got {type(reference).__name__}"
+        '; without one, only hypotheses="notch" can be asked'
+    )
+
+
+def reference_to_dict(reference: Reference) -> dict[str, Any]:
+    """A reference's kind and data, as a screen's design keeps it."""
+    return {"kind": reference_kind(reference), "data": reference.to_dict()}
+
+
+def reference_from_dict(data: Mapping[str, Any]) -> Reference:
+    """A reference from its kind and data, as a screen's design keeps it."""
+    if data["kind"] not in _REFERENCES:
+        raise Refusal(f"a reference is one of {', '.join(_REFERENCES)}, got {data['kind']!r}")
+    return _REFERENCES[data["kind"]].from_dict(data["data"])
+
+
+def reference_domain(reference: Reference | None) -> str | Domain:
+    """The domain of a screen that compares with this, unless another is given."""
+    return reference.domain if isinstance(reference, Exam) else "fine"
+
+
+def reference_field(
+    reference: Reference, domain: Domain, prior: Hyperprior, guess: float, lapse: float
+) -> Field:
+    """The reference as a field, seen with a screen's domain, prior and listener."""
+    if isinstance(reference, Exam):
+        if not reference.trials:
+            raise Refusal(
+                "the reference exam has no trials: run it first, or give an audiogram or a norm"
+            )
+        if reference.domain.names != domain.names:
+            raise Refusal(
+                f"the reference exam has the axes {', '.join(reference.domain.names)}, the screen "
+                f"{', '.join(domain.names)}: they must be the same"
+            )
+        return reference.refitted(domain, prior, guess, lapse)
+    if not domain.of_tones:
+        raise Refusal(
+            "an audiogram or a norm is a reference for tones alone; on other axes give an exam"
+        )
+    if isinstance(reference, Audiogram):
+        return from_audiogram(reference, domain, guess, lapse)
+    return from_norm(reference, domain, guess, lapse)
+
+
+def measured_hz(reference: Reference) -> frozenset[float] | None:
+    """The frequencies at which a reference has a threshold; None for all of them.
+
+    An exam's field has one everywhere, unless its device left some frequencies out.
+    """
+    if isinstance(reference, Audiogram):
+        return frozenset(reference.thresholds_db_hl)
+    if isinstance(reference, Norm):
+        return frozenset(reference.frequencies_hz)
+    limits = reference.limits
+    if limits is None or limits.device is None:
+        return None
+    frequencies = reference.domain.smooth[0].values
+    reach = limits.reach(reference.domain)
+    return frozenset(f for f, levels in zip(frequencies, reach, strict=True) if levels is not None)
+
+
+def earlier_levels(reference: Reference, field: Field, domain: Domain) -> Array | None:
+    """This ear's earlier thresholds at all places of the domain, in the unit of its levels.
+
+    nan beyond the measured frequencies; None where the reference is not this ear's.
+    """
+    if isinstance(reference, Norm):
+        return None  # other people's
+    levels = levels_of(field, domain.places, domain)
+    if isinstance(reference, Audiogram):
+        measured = [*reference.thresholds_db_hl, *reference.no_response_db_hl]
+        frequencies = np.array(domain.smooth[0].values)
+        levels[(frequencies < min(measured)) | (frequencies > max(measured))] = np.nan
+    return levels
+
+
+def audiogram_of(reference: Exam | Audiogram) -> Audiogram:
+    """The thresholds of a reference as an audiogram: for what the other ear might hear."""
+    if isinstance(reference, Audiogram):
+        return reference
+    levels = reference.thresholds()
+    heard = {t.frequency_hz: t.level_db_hl for t in levels if t.censored != "above"}
+    beyond = {t.frequency_hz: t.level_db_hl for t in levels if t.censored == "above"}
+    return Audiogram(heard, no_response_db_hl=beyond)
+
+
+def references_of_both(given: object) -> dict[str, Reference]:
+    """Each ear's reference, from a mapping of the ears to theirs or an exam of both."""
+    if isinstance(given, Exam) and given.ears == "both":
+        return {ear: given.of(ear) for ear in EARS}
+    if not isinstance(given, Mapping) or set(given) != set(EARS):
+        what = sorted(map(str, given)) if isinstance(given, Mapping) else type(given).__name__
+        raise Refusal(
+            "a screen of both ears needs a reference that maps 'right' and 'left' to theirs, or an "
+            f"exam of both ears; got {what}"
+        )
+    return {ear: _reference_of(given[ear], ear) for ear in EARS}
+
+
+def _reference_of(given: Reference, ear: str) -> Reference:
+    """The reference itself if it can be this ear's."""
+    reference_kind(given)  # refuses what is none
+    if not isinstance(given, Exam):
+        return given
+    if given.ears == "both":
+        if given.ear not in (None, ear):
+            raise Refusal(f"the {given.ear} ear's exam was given as the {ear} ear's reference")
+        return given.of(ear)
+    if any(trial.tone.ear not in (None, ear) for trial in given.trials):
+        raise Refusal(f"the {ear} ear's reference has tones of the other ear")
+    return given

@@ -1,0 +1,235 @@
+"""One ear of a screen: its question, its trials, and what they say so far.
+
+A `Screen` holds one of these, or two that are tied: what happened to one ear of a person is
+likelier to have happened to the other.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+from typing import Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift.engine import choose, field
+from earshift.engine.answers import answers_of
+from earshift.engine.cross_hearing import own_ear_only
+from earshift.engine.limits import allowed
+from earshift.engine.procedure import SAMPLE, chance
+from earshift.engine.question import CLEARING, Posterior, Question, Setup
+from earshift.engine.rules import unverified_note
+from earshift.engine.thresholds import (
+    SAMPLES,
+    Location,
+    Threshold,
+    locations_of,
+    named,
+    thresholds_from_samples,
+)
+from earshift.engine.tone import Trial
+from earshift.engine.verdict import FAIR_PRESSES, PlaceShift, Shift, Verdict, reliability
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
+
+
+class EarTrack:
+    """One ear's part of a screen. All that it says also weighs the answers of a tied partner.
+
+    Attributes:
+        question: what is asked.
+        setup: what it was asked about, and with what.
+        max_tones: of this ear.
+        trials: this ear's, in order.
+        catch_responses: answers to silent trials, True for "heard".
+        presses: of the button, when nothing was to be answered.
+    """
+
+    def __init__(self, question: Question, setup: Setup, max_tones: int) -> None:
+        self.question, self.setup, self.max_tones = question, setup, max_tones
+        self.trials: tuple[Trial, ...] = ()
+        self.catch_responses: tuple[bool, ...] = ()
+        self.presses = 0
+        self._unheard_elsewhere = own_ear_only(setup.domain, setup.other_ear, setup.transducer)
+        self._known: dict[int, Posterior] = {}  # by the number of trials
+        self._partner: EarTrack | None = None
+        self._p_same_change = 0.0
+        self._tied: tuple[tuple[int, int], Posterior] | None = None
+
+    def tie(self, partner: "EarTrack", p_same_change: float) -> None:
+        """Let the other ear's answers count, as far as both ears may have changed together."""
+        self._partner, self._p_same_change = partner, p_same_change
+
+    def fork(self) -> Self:
+        """Another one with the same trials; a tie has to be made anew."""
+        other = copy(self)
+        other._known = dict(self._known)
+        other._partner = None
+        return other
+
+    @property
+    def own_posterior(self) -> Posterior:
+        """What this ear's trials say alone."""
+        count = len(self.trials)
+        if count not in self._known:
+            before = self._known.get(count - 1)
+            self._known[count] = self.question.assess(self.trials, before)
+        return self._known[count]
+
+    @property
+    def posterior(self) -> Posterior:
+        """What all trials so far say."""
+        if self._partner is None:
+            return self.own_posterior
+        counts = len(self.trials), len(self._partner.trials)
+        if self._tied is None or self._tied[0] != counts:
+            other = self._partner.own_posterior
+            self._tied = counts, self.own_posterior.tied(other, self._p_same_change)
+        return self._tied[1]
+
+    @property
+    def p_changed(self) -> float:
+        """Posterior probability of what is asked."""
+        return self.posterior.p_changed
+
+    def p_changed_after(self, tones: int) -> float:
+        """What `p_changed` was after the first so many tones of this ear."""
+        earlier = copy(self)
+        earlier.trials = self.trials[:tones]
+        return earlier.p_changed
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fits of the reference and of the answers settled."""
+        return self.setup.reference.converged and self.posterior.converged
+
+    @property
+    def reliability(self) -> str:
+        """As the answers to silence say; at best fair when the fit did not settle."""
+        found = reliability(self.catch_responses, self.presses, len(self.trials))
+        return "fair" if found == "good" and not self.converged else found
+
+    @property
+    def decision(self) -> str:
+        """By the evidence now.
+
+        Somebody who reports silence is not cleared by the tones they reported, and nobody is
+        cleared at frequencies where the limits let nothing be heard.
+        """
+        decision = self.posterior.decision
+        if decision not in CLEARING:
+            return decision
+        if self.reliability == "poor":
+            return "inconclusive"
+        if self.question.obstacles and not self.question.judges_around_obstacles:
+            return "not determinable"
+        return decision
+
+    @property
+    def done(self) -> bool:
+        """Decided, or enough tones."""
+        return len(self.trials) >= self.max_tones or self.decision != "inconclusive"
+
+    def playable(self) -> Mask:
+        """Which candidates may be played now; never one that the other ear might hear."""
+        setup = self.setup
+        mask = allowed(setup.limits, setup.domain, self.trials, setup.reference_levels)
+        return mask & self._unheard_elsewhere
+
+    def _chance(self, purpose: int) -> np.random.Generator:
+        return chance(self.setup.seed, len(self.trials), purpose)
+
+    def scores(self) -> Array:
+        """Score of every candidate by the strategy, now."""
+        posterior, domain = self.posterior, self.setup.domain
+        settings = self.question.settings
+        hypotheses = None
+        if settings.strategy in choose.BY_HYPOTHESES:
+            hypotheses = posterior.hypotheses(domain.places, domain.intensities)
+        outlook = choose.Outlook(
+            rng=self._chance(SAMPLE),
+            guess=settings.guess,
+            lapse=settings.lapse,
+            latent=self._own_moments,
+            shape=domain.shape,
+            hypotheses=hypotheses,
+        )
+        return choose.STRATEGIES[settings.strategy](outlook)
+
+    def _own_moments(self) -> tuple[Array, Array]:
+        """The field of the new exam alone, as if there were no reference."""
+        domain, settings = self.setup.domain, self.question.settings
+        answers = answers_of(self.trials, domain)
+        alone = field.fit(answers, self.setup.prior, settings.guess, settings.lapse)
+        return alone.moments(domain.places, domain.intensities)
+
+    def verdict(self, frequencies_hz: Sequence[Location] | None = None) -> Verdict:
+        """What is said of this ear now, with the shift at each frequency."""
+        posterior, question = self.posterior, self.question
+        return Verdict(
+            decision=self.decision,
+            p_changed=posterior.p_changed,
+            log_bf=posterior.log_bf,
+            tones=len(self.trials),
+            shifts=self._shifts(frequencies_hz),
+            converged=self.converged,
+            protocol=question.protocol_name,
+            rule=None if question.rule is None else question.rule.name,
+            catch_trials=len(self.catch_responses),
+            false_alarms=sum(self.catch_responses),
+            reliability=self.reliability,
+            evidence_hz=posterior.evidence_hz,
+            unverified=None if question.rule is None else unverified_note(question.rule),
+            not_determinable_hz=tuple(question.obstacles),
+            notes=(*self._notes(), *posterior.notes),
+        )
+
+    def _notes(self) -> list[str]:
+        """What is to be said of the answers and the tones, whatever the question."""
+        notes = []
+        if any(self.catch_responses):
+            notes.append(
+                f"{sum(self.catch_responses)} of {len(self.catch_responses)} silent trials were "
+                f"reported as heard: reliability {self.reliability}."
+            )
+        if self.presses >= FAIR_PRESSES:
+            notes.append(f"The button was pressed {self.presses} times when nothing was played.")
+        loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self.trials), default=0.0)
+        if self.setup.other_ear is None and loudest >= UNCHECKED_DB_HL:
+            notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
+        return notes
+
+    def thresholds(self, frequencies_hz: Sequence[Location] | None = None) -> list[Threshold]:
+        """The ear's thresholds now, changed and unchanged weighed by their probability."""
+        locations, places = locations_of(self.setup.domain, frequencies_hz)
+        _, after = self.posterior.before_and_after(
+            places, SAMPLES, self._chance(SAMPLE), weighed=True
+        )
+        return thresholds_from_samples(locations, after, self.setup.domain)
+
+    def _shifts(self, frequencies_hz: Sequence[Location] | None) -> tuple[Shift, ...]:
+        domain = self.setup.domain
+        locations, places = locations_of(domain, frequencies_hz)
+        before, after = self.posterior.before_and_after(
+            places, SAMPLES, self._chance(SAMPLE), weighed=False
+        )
+        axis = domain.intensity
+        low, high = axis.model_values[0], axis.model_values[-1]
+        # A threshold outside the domain is only known to be outside: cut, then compare.
+        change = (np.clip(after, low, high) - np.clip(before, low, high)) * axis.scale
+        middle, lower, upper = np.quantile(change, (0.5, 0.025, 0.975), axis=0)
+        outside = np.zeros(len(locations), dtype=bool)
+        for levels in (before, after):
+            typical = np.median(levels, axis=0)
+            outside |= (typical < low) | (typical > high)
+        out = []
+        for k, location in enumerate(locations):
+            sizes = float(middle[k]), float(lower[k]), float(upper[k])
+            if domain.of_tones:
+                out.append(Shift(location[0], *sizes, bool(outside[k])))
+            else:
+                there = PlaceShift(named(location, domain), *sizes, bool(outside[k]))
+                out.append(cast(Shift, there))
+        return tuple(out)

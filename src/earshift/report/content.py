@@ -1,0 +1,65 @@
+"""What a report holds, before it is HTML or PDF: facts, tables and one section for each ear."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from earshift.report.audiogram import Drawing
+
+
+@dataclass(frozen=True)
+class Fact:
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Section:
+    """One exam of one ear, or that there was none."""
+
+    ear: str
+    heading: str
+    headline: str
+    words: str
+    facts: tuple[Fact, ...] = ()
+    cautions: tuple[str, ...] = ()
+    table: Table | None = None
+    picture: Drawing | None = None
+    small_print: str = ""
+    alarming: bool = False  # a stronger frame, for those who only glance
+
+
+@dataclass(frozen=True)
+class NoteText:
+    about: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Page:
+    """A whole report: `rounds` are pairs of right and left ear, in the order they were done."""
+
+    language: str
+    title: str
+    heading: str
+    continued: str
+    person_heading: str
+    visit_heading: str
+    person: tuple[Fact, ...]
+    visit: tuple[Fact, ...]
+    rounds: tuple[tuple[Section, Section], ...]
+    legend: str
+    notes_heading: str
+    notes: tuple[NoteText, ...]
+    sentences: tuple[str, ...]
+    stored_at: datetime  # of the newest row on it: the same rows give the same file
+    banner: str = ""
+    banner_means: str = ""
+    cautions: tuple[str, ...] = ()

@@ -1,0 +1,80 @@
+// @ts-check
+/* What an examiner can do with an exam now, and the reports of its visit. */
+
+import { at, post } from "./api.js";
+import { byId, el, fill, t, word } from "./dom.js";
+import { acting, say } from "./page.js";
+
+/** @import { ExamState } from "./exam_state.js" */
+
+const CHANGES = /** @type {const} */ (["undo", "pause", "resume", "finish", "abandon"]);
+const FOLLOWING = /** @type {const} */ (["retest", "continue"]);
+const ORDER = ["undo", "pause", "resume", "finish", "retest", "continue", "release", "abandon"];
+
+/** @param {ExamState} state */
+export function createActions(state) {
+  const place = byId("actions");
+
+  function show() {
+    const { exam } = state;
+    const offered = ORDER.filter((name) => exam.can.includes(name) && makesSense(name));
+    const key = `${offered.join()} ${exam.released}`;
+    if (place.dataset.offered === key) return;
+    place.dataset.offered = key;
+    const made = offered.map(actionButton);
+    const within = place.contains(document.activeElement);
+    fill(place, made.length ? made : el("p", { class: "quiet" }, t("exam.nothing")));
+    if (within) (made[0] ?? byId("heading")).focus(); // the button that was pressed is gone
+    const report = `/api/visits/${exam.visit}/report`;
+    fill(
+      byId("reports"),
+      el("a", { class: "button", href: `${report}.pdf`, download: "report.pdf" }, t("exam.pdf")),
+      el("a", { class: "button", href: `${report}.html`, download: "report.html" }, t("exam.html")),
+    );
+  }
+
+  /** @param {string} name */
+  function makesSense(name) {
+    return name !== "release" || state.exam.answered_by === "listener";
+  }
+
+  /** @param {string} name */
+  function actionButton(name) {
+    const hides = name === "release" && state.exam.released;
+    const text = hides ? t("exam.withhold") : word("action", name);
+    const button = el("button", { type: "button", "data-action": name }, text);
+    button.addEventListener("click", () => acting(button, () => act(name)));
+    return button;
+  }
+
+  /** @param {string} name */
+  async function act(name) {
+    state.sounding?.silence();
+    if (name === "abandon" && !window.confirm(t("exam.abandon_sure"))) return;
+    const following = FOLLOWING.find((each) => each === name);
+    if (following) {
+      const next = await post(at(`/api/exams/{exam}/${following}`, state.names), {});
+      location.assign(`/exams/${next.id}`);
+      return;
+    }
+    if (name === "release") await release();
+    else await change(name);
+    await state.lookAnew();
+  }
+
+  async function release() {
+    const { visit, released } = state.exam;
+    await post(at("/api/visits/{visit_id}/release", { visit_id: visit }), { released: !released });
+    say(released ? t("exam.withheld") : t("exam.released"));
+  }
+
+  /** @param {string} name */
+  async function change(name) {
+    const known = CHANGES.find((each) => each === name);
+    if (!known) return;
+    await post(at(`/api/exams/{exam}/${known}`, state.names), {});
+    say(word("acted", name));
+  }
+
+  return { show };
+}

@@ -1,0 +1,71 @@
+// @ts-check
+/* Numbers, days and names as they are read on the examiner's pages. */
+
+import { whoAmI } from "./api.js";
+import { el, t, word } from "./dom.js";
+
+/** @param {Pick<Person, "erased" | "name" | "code">} person */
+export function nameOf(person) {
+  if (person.erased) return t("person.erased_name");
+  return person.name ?? person.code ?? t("person.nameless");
+}
+
+/**
+ * A moment in the time zone of the site.
+ * @param {string} moment
+ */
+export async function localTime(moment) {
+  const { zone } = await whoAmI();
+  /** @type {Intl.DateTimeFormatOptions} */
+  const options = { dateStyle: "medium", timeStyle: "short", timeZone: zone };
+  return new Intl.DateTimeFormat(document.documentElement.lang, options).format(new Date(moment));
+}
+
+/**
+ * A day that is not broken over two lines.
+ * @param {string} day
+ */
+export const dayText = (day) => el("span", { class: "day" }, day);
+
+/** Today's date in the browser, as the API writes days. */
+export function today() {
+  const now = new Date();
+  /** @param {number} number */
+  const twoDigits = (number) => String(number).padStart(2, "0");
+  return `${now.getFullYear()}-${twoDigits(now.getMonth() + 1)}-${twoDigits(now.getDate())}`;
+}
+
+/**
+ * A probability in per cent; only certainty is shown as 0 or 100.
+ * @param {number} p
+ */
+export function percent(p) {
+  if (p > 0 && p < 0.001) return t("chart.percent", { n: "<0.1" });
+  if (p < 1 && p > 0.999) return t("chart.percent", { n: ">99.9" });
+  const fine = p < 0.1 || p > 0.95;
+  return t("chart.percent", { n: Math.round(100 * p * (fine ? 10 : 1)) / (fine ? 10 : 1) });
+}
+
+/**
+ * A level as it is read: whole numbers without a decimal.
+ * @param {number} level
+ */
+export const decibels = (level) => (Math.round(10 * level) / 10).toString().replace("-", "\u2212");
+
+/** @param {number | string} hz */
+export const hertz = (hz) => t("chart.hz", { n: hz });
+
+/** The shape that goes with a decision, so that colour is never alone. */
+const SHAPES = new Map([
+  ["changed", "\u25B2"],
+  ["unchanged", "\u25CF"],
+  ["inconclusive", "\u25C6"],
+  ["not determinable", "\u25A0"],
+]);
+
+/** @param {string} decision */
+export function decisionBadge(decision) {
+  const shape = el("span", { "aria-hidden": "true" }, SHAPES.get(decision) ?? "\u25CB");
+  const kind = decision.replaceAll(" ", "-");
+  return el("span", { class: `badge ${kind}` }, shape, " ", word("decision", decision));
+}
