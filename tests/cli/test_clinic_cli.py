@@ -233,7 +233,7 @@ def test_a_screen_that_finds_a_change(run: Run, referred: int, tmp_path: Path) -
     assert "29 CFR 1910.95(g)(10)(i)" in shown
     assert "present nothing, wait" in shown
     assert "P(rule met)" in shown
-    assert "CHANGED: the threshold-shift rule is met." in shown
+    assert "\nChanged\nThe rule osha-sts is met" in shown
     assert "reliability good" in shown
     listed = run("person", "show", "A1")
     assert "simulated screen" in listed

@@ -201,8 +201,8 @@ def test_two_devices_that_nobody_knows_are_not_the_same(store: Store, person: Pe
 
 def offset_of(store: Store, person: Person, device_id: int | None) -> tuple[float, str]:
     plan = plan_screen(store, person.id, "right", device_id=device_id, seed=1)
-    assert isinstance(plan.sitting, es.Screen)
-    return plan.sitting.settings.device_offset_sd_db, " ".join(plan.delivery.remarks)
+    assert isinstance(plan.procedure, es.Screen)
+    return plan.procedure.settings.device_offset_sd_db, " ".join(plan.delivery.remarks)
 
 
 def test_the_same_device_has_no_offset(store: Store, person: Person) -> None:
@@ -303,9 +303,9 @@ def test_relative_levels_compare_with_the_same_device_alone(store: Store, person
         session.answer(hears(session, 20))
     session.finish()
     screen = begin(store, person, device_id, delivery, "screen")
-    assert isinstance(screen.sitting, es.Screen)
-    assert screen.sitting.domain.intensity.unit == "relative dB"
-    assert screen.sitting.settings.device_offset_sd_db == 3.0
+    assert isinstance(screen.procedure, es.Screen)
+    assert screen.procedure.domain.intensity.unit == "relative dB"
+    assert screen.procedure.settings.device_offset_sd_db == 3.0
     for other, given in ((relative(store, "tablet")), (None, Delivery())):
         with pytest.raises(ValueError, match=r"no full exam|relative|without calibration"):
             plan_screen(store, person.id, "right", device_id=other, delivery=given)
@@ -410,9 +410,9 @@ def test_presses_in_silence_make_a_listener_unreliable(store: Store, person: Per
         session.press(after_onset_ms=4000.0)
     loaded = Session(store, session.record.id, author="mh")
     assert loaded.presses == session.presses == len(store.presses(session.record.id))
-    assert isinstance(loaded.sitting, es.Screen)
-    assert loaded.sitting.reliability == "poor"
-    assert loaded.sitting.decision != "unchanged"
+    assert isinstance(loaded.procedure, es.Screen)
+    assert loaded.procedure.reliability == "poor"
+    assert loaded.procedure.decision != "unchanged"
     assert "when nothing was played" in loaded.view().to_result()["words"]
 
 
@@ -471,11 +471,11 @@ def test_an_exam_of_somebody_who_hears_silence_is_no_reference_unless_chosen(
 
 def test_unchanged_waits_for_a_silent_trial(store: Store, person: Person) -> None:
     session = a_screen(store, person)
-    while not session.sitting.done:
+    while not session.procedure.done:
         shown = session.presentation()
         session.answer(shown.level_db_hl is not None and shown.level_db_hl >= 10)
-    assert isinstance(session.sitting, es.Screen)
-    assert session.sitting.decision == "unchanged"
+    assert isinstance(session.procedure, es.Screen)
+    assert session.procedure.decision == "unchanged"
     if not session.catch_responses:
         with pytest.raises(ValueError, match="silent trial"):
             session.finish()

@@ -56,7 +56,7 @@ def imported(
 
 
 def sit(store: Store, plan: Plan, person_id: int, ear: dict[float, float]) -> int:
-    """A whole sitting of a simulated person, stored as if it were a real one."""
+    """A whole procedure of a simulated person, stored as if it were a real one."""
     visit = store.open_visit(person_id, author="mh", zone="UTC", mode="supervised")
     record = open_exam(store, visit, plan, author="mh")
     session, listener = Session(store, record.id, author="mh"), es.Listener(ear, seed=3)

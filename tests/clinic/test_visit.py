@@ -76,7 +76,7 @@ def test_one_in_eight_is_silent_and_never_two_in_a_row() -> None:
 
 def test_an_exam_asks_what_the_engine_asks_with_silence_between(store: Store, visit: Visit) -> None:
     session = begin_exam(store, visit)
-    plain = plan_exam("right", seed=1, max_tones=12).sitting
+    plain = plan_exam("right", seed=1, max_tones=12).procedure
     kinds = []
     while not session.done:
         shown = session.presentation()
@@ -96,7 +96,7 @@ def test_an_exam_asks_what_the_engine_asks_with_silence_between(store: Store, vi
     assert [n for n, kind in enumerate(kinds) if kind == "catch"] == [
         n for n in range(len(kinds)) if catch_due(1, n)
     ]
-    assert session.sitting.thresholds() == plain.thresholds()
+    assert session.procedure.thresholds() == plain.thresholds()
 
 
 def test_a_session_loaded_anew_at_every_step_asks_the_same(store: Store, visit: Visit) -> None:
@@ -122,7 +122,7 @@ def test_a_screen_is_not_done_before_a_silent_trial_vouches_for_it(
     imported(store, "right")
     late = next(s for s in range(99) if not any(catch_due(s, n) for n in range(7)))
     session = begin_screen(store, visit, seed=late, max_tones=2)
-    while not session.sitting.done:
+    while not session.procedure.done:
         session.answer(hears_above(20)(session.presentation()))
     assert {trial.kind for trial in session.trials} == {"tone"}
     assert not session.done
@@ -149,7 +149,7 @@ def test_practice_comes_first_rises_by_20_db_and_counts_for_nothing(
     first = session.presentation()
     assert (first.number, first.kind) == (5, "tone")
     assert first == Session(store, record.id, **MH).presentation()
-    assert session.sitting.trials == ()
+    assert session.procedure.trials == ()
     other = begin_exam(store, visit)
     assert replace(first, number=1) == other.presentation()
 
@@ -177,9 +177,9 @@ def test_an_answer_is_in_the_store_when_it_was_taken(store: Store, visit: Visit)
     assert (trial.asked_db_hl, trial.played_db_hl) == (shown.level_db_hl, 15.0)
     assert trial.asked_db_hl != 15.0
     assert (trial.heard, trial.reaction_ms) == (True, 412.5)
-    assert session.sitting.trials[0].tone == es.Tone(shown.frequency_hz, 15.0)
+    assert session.procedure.trials[0].tone == es.Tone(shown.frequency_hz, 15.0)
     loaded = Session(store, session.record.id, **MH)
-    assert loaded.sitting.to_dict() == session.sitting.to_dict()
+    assert loaded.procedure.to_dict() == session.procedure.to_dict()
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_the_result_is_stored_as_shown_and_the_exam_is_closed(store: Store, visi
     assert stored == result
     assert stored.shown == json.loads(json.dumps(shown))
     assert stored.shown["verdict"]["decision"] == "changed"
-    verdict = session.sitting.verdict()  # type: ignore[union-attr]
+    verdict = session.procedure.verdict()  # type: ignore[union-attr]
     assert stored.shown["words"] == f"{verdict} Reference calibration unknown."
     assert (stored.shown["unit"], stored.shown["presses"]) == ("dB HL", 0)
     assert stored.shown["rule"]["name"] == "osha-sts"
@@ -352,16 +352,16 @@ def test_a_session_is_read_anew_only_when_another_program_changed_something(
     here.undo()
     here.pause()
     here.resume()
-    procedure = here.sitting
+    procedure = here.procedure
     here.refresh()
-    assert here.sitting is procedure  # what it stored itself is no news to it
+    assert here.procedure is procedure  # what it stored itself is no news to it
     there = Session(store, here.record.id, **MH)
     assert there.snapshot.version == here.snapshot.version
     for change in (lambda: there.answer(True), there.press, there.undo, there.pause):
-        procedure = here.sitting
+        procedure = here.procedure
         change()
         here.refresh()
-        assert here.sitting is not procedure
+        assert here.procedure is not procedure
         assert here.snapshot == there.snapshot == store.snapshot(here.record.id)
 
 
@@ -414,8 +414,8 @@ def test_a_chosen_baseline_is_the_reference_and_the_other_ear_keeps_its_own(
     assert "the baseline chosen by mh" in words
     assert f"others: {old}" in words
     # What keeps a tone from crossing the head is what the other ear hears now: its newest exam.
-    other = begin_screen(store, visit, "left").sitting.other_ear
-    assert other == audiogram_of(session.sitting)  # type: ignore[arg-type]
+    other = begin_screen(store, visit, "left").procedure.other_ear
+    assert other == audiogram_of(session.procedure)  # type: ignore[arg-type]
 
 
 def test_a_baseline_that_cannot_be_used_here_is_not_passed_over(
@@ -433,15 +433,15 @@ def test_a_screen_against_a_stored_exam_is_the_engines_screen(store: Store, visi
     first.finish()
     session = begin_screen(store, visit, rule="niosh-15")
     plain = es.Screen(
-        first.sitting,  # type: ignore[arg-type]
+        first.procedure,  # type: ignore[arg-type]
         rule="niosh-15",
         seed=1,
         domain="audiometer",
         limits=supervised_limits(),
     )
     assert session.record.reference_exam_id == first.record.id
-    assert session.sitting.ask() == plain.ask()
-    assert session.sitting.to_dict()["design"]["rule"]["name"] == "niosh-15"
+    assert session.procedure.ask() == plain.ask()
+    assert session.procedure.to_dict()["design"]["rule"]["name"] == "niosh-15"
 
 
 def test_what_cannot_be_a_reference(store: Store, person: Person, visit: Visit) -> None:
@@ -483,12 +483,12 @@ def test_simulated_answers_are_nobodys_reference(store: Store, person: Person) -
 def test_the_clinics_question_is_the_default(store: Store, person: Person) -> None:
     imported(store, "right")
     plan = plan_screen(store, person.id, "right", protocol="best")
-    assert isinstance(plan.sitting, es.Screen)
-    assert plan.sitting.rule is None
+    assert isinstance(plan.procedure, es.Screen)
+    assert plan.procedure.rule is None
     plan = plan_screen(store, person.id, "right")
-    assert isinstance(plan.sitting, es.Screen)
-    assert plan.sitting.rule is not None
-    assert plan.sitting.rule.name == "osha-sts"
+    assert isinstance(plan.procedure, es.Screen)
+    assert plan.procedure.rule is not None
+    assert plan.procedure.rule.name == "osha-sts"
     for options, words in (
         ({"rule": "osha"}, "unknown rule"),
         ({"protocol": "bestest"}, "unknown protocol"),
@@ -507,11 +507,11 @@ def test_limits_of_a_supervised_test() -> None:
         with pytest.raises(ValueError, match=r"at most|finite"):
             supervised_limits(cap, confirmed=sure)
     plan = plan_exam("left")
-    assert plan.sitting.limits == supervised_limits()
+    assert plan.procedure.limits == supervised_limits()
 
 
 def test_every_exam_draws_its_own_seed() -> None:
-    seeds = {plan_exam("left").sitting.seed for _ in range(20)}
+    seeds = {plan_exam("left").procedure.seed for _ in range(20)}
     assert len(seeds) == 20
 
 
@@ -577,11 +577,11 @@ def test_a_screen_keeps_from_tones_that_the_better_ear_might_hear(
     for ear, level in (("right", 35.0), ("left", 0.0)):
         thresholds = dict.fromkeys((500, 1000, 2000, 3000, 4000, 6000, 8000), level)
         imported(store, ear, audiogram=es.Audiogram(thresholds, sd_db=2.0).to_dict())
-    plain = plan_screen(store, person.id, "right", seed=1).sitting
+    plain = plan_screen(store, person.id, "right", seed=1).procedure
     assert isinstance(plain, es.Screen)
     assert plain.decision == "not determinable"
     device = store.add_device(author="mh", name="inserts", transducer="insert")
-    inserts = plan_screen(store, person.id, "right", seed=1, device_id=device.id).sitting
+    inserts = plan_screen(store, person.id, "right", seed=1, device_id=device.id).procedure
     assert isinstance(inserts, es.Screen)
     assert inserts.decision == "inconclusive"
     assert inserts.other_ear is not None

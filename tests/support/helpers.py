@@ -28,18 +28,18 @@ MILD = dict(zip(HZ, (25.0, 30.0, 40.0, 45.0, 50.0, 60.0, 65.0), strict=True))
 
 
 def run_exam(
-    sitting: Sitting, ear: Mapping[float, float], tones: int, seed: int = 0, lapse: float = 0.0
+    procedure: Sitting, ear: Mapping[float, float], tones: int, seed: int = 0, lapse: float = 0.0
 ) -> Sitting:
-    """Ask and answer until that many tones were told, whether the sitting is done or not."""
+    """Ask and answer until that many tones were told, whether the procedure is done or not."""
     listener = es.Listener(ear, seed=seed, lapse=lapse)
-    return run(sitting, listener, tones - len(sitting.trials))
+    return run(procedure, listener, tones - len(procedure.trials))
 
 
-def tell_all(sitting: Sitting, trials: Iterable[es.Trial]) -> Sitting:
+def tell_all(procedure: Sitting, trials: Iterable[es.Trial]) -> Sitting:
     """Tell recorded trials."""
     for trial in trials:
-        sitting.tell(trial.tone, trial.heard)
-    return sitting
+        procedure.tell(trial.tone, trial.heard)
+    return procedure
 
 
 def model_units(frequency_hz: Sequence[float], level_db_hl: Sequence[float]) -> tuple[Array, Array]:

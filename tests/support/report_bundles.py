@@ -33,38 +33,38 @@ VISIT = Visit(
 )
 
 
-def answer(sitting: es.Exam | es.Screen, listener: es.Listener, catches: Sequence[bool]) -> None:
-    """Run a sitting to its end, silent trials last."""
-    run(sitting, listener)
-    if isinstance(sitting, es.Screen):
+def answer(procedure: es.Exam | es.Screen, listener: es.Listener, catches: Sequence[bool]) -> None:
+    """Run a procedure to its end, silent trials last."""
+    run(procedure, listener)
+    if isinstance(procedure, es.Screen):
         for heard in catches:
-            sitting.tell_catch(heard)
+            procedure.tell_catch(heard)
 
 
-def shown_by(sitting: es.Exam | es.Screen) -> dict[str, Any]:
+def shown_by(procedure: es.Exam | es.Screen) -> dict[str, Any]:
     """What a result stores, as JSON gives it back."""
     shown: dict[str, Any] = {
         "verdict": None,
-        "words": f"Full exam: thresholds measured with {len(sitting.trials)} tones.",
+        "words": f"Full exam: thresholds measured with {len(procedure.trials)} tones.",
         "rule": None,
-        "thresholds": [asdict(t) for t in sitting.thresholds()],
+        "thresholds": [asdict(t) for t in procedure.thresholds()],
         "reference_thresholds": [],
-        "tones": len(sitting.trials),
+        "tones": len(procedure.trials),
     }
-    if isinstance(sitting, es.Screen):
-        verdict = sitting.verdict()
+    if isinstance(procedure, es.Screen):
+        verdict = procedure.verdict()
         shown |= {
             "verdict": verdict.to_dict(),
             "words": str(verdict),
-            "rule": None if sitting.rule is None else sitting.rule.to_dict(),
-            "reference_thresholds": [asdict(t) for t in reference_thresholds(sitting)],
+            "rule": None if procedure.rule is None else procedure.rule.to_dict(),
+            "reference_thresholds": [asdict(t) for t in reference_thresholds(procedure)],
         }
     plain: dict[str, Any] = json.loads(json.dumps(shown))
     return plain
 
 
 def stored(
-    sitting: es.Exam | es.Screen,
+    procedure: es.Exam | es.Screen,
     ear: str,
     number: int,
     *,
@@ -72,9 +72,9 @@ def stored(
     reference: ExamRecord | None = None,
 ) -> ExamBundle:
     """The rows of one ear's exam with its result."""
-    design = sitting.to_dict()["design"]
+    design = procedure.to_dict()["design"]
     exam = ExamRecord(
-        number, VISIT.id, ear, sitting.kind, "done", design, es.__version__,
+        number, VISIT.id, ear, procedure.kind, "done", design, es.__version__,
         reference.id if reference else None,
     )  # fmt: skip
     at = START + timedelta(minutes=number)
@@ -83,7 +83,7 @@ def stored(
             100 * number + k, number, k, "tone", ear, trial.tone.frequency_hz,
             trial.tone.level_db_hl, trial.tone.level_db_hl, trial.heard, at, "jk",
         )
-        for k, trial in enumerate(sitting.trials, 1)
+        for k, trial in enumerate(procedure.trials, 1)
     ]  # fmt: skip
     trials += [
         TrialRecord(100 * number + 90 + k, number, len(trials) + 1 + k, "catch", ear, 1000.0,
@@ -92,7 +92,7 @@ def stored(
     ]  # fmt: skip
     digest = hashlib.sha256(repr(trials).encode()).hexdigest()
     result = ResultRecord(
-        500 + number, number, at, "jk", shown_by(sitting), design, es.__version__, digest
+        500 + number, number, at, "jk", shown_by(procedure), design, es.__version__, digest
     )
     return ExamBundle(exam, tuple(trials), (result,), reference)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import earshift.web
+from earshift.report.words import ENGLISH
 from earshift.store.accounts import sha256
 from earshift.web import Settings, pages
 from support.web import TestClient, client_of, sign_in, with_users
@@ -343,3 +344,10 @@ def test_texts_are_plain_english() -> None:
     """Words that readers stumbled over, and rules by their id instead of their name."""
     for key, text in TEXTS.items():
         assert not QUAINT.search(text), f"{key}: {text}"
+
+
+def test_a_verdict_has_the_same_words_as_on_paper() -> None:
+    texts = json.loads((WEB / "texts" / "en.json").read_text(encoding="utf-8"))
+    here = {key.removeprefix("decision."): text for key, text in texts.items() if
+            key.startswith("decision.")}  # fmt: skip
+    assert here == dict(ENGLISH.decisions)

@@ -25,18 +25,6 @@ Seed = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
 
-VERDICTS = {
-    "changed": "CHANGED: this ear does not hear as it did at the reference exam.",
-    "unchanged": "UNCHANGED: this ear hears as it did at the reference exam.",
-    "inconclusive": "INCONCLUSIVE: these tones do not decide it.",
-}
-RULE_VERDICTS = {
-    "changed": "CHANGED: the threshold-shift rule is met.",
-    "unchanged": "UNCHANGED: the threshold-shift rule is not met.",
-    "inconclusive": "INCONCLUSIVE: these tones do not decide whether the rule is met.",
-    "not determinable": "NOT DETERMINABLE: whether the rule is met cannot be said here.",
-}
-
 
 def _version(show: bool) -> None:
     if show:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from earshift.cli.advice import advised
-from earshift.cli.app import NOT_FINISHED, RULE_VERDICTS, VERDICTS
+from earshift.cli.app import NOT_FINISHED
 from earshift.cli.database import plain_failures
 from earshift.cli.terminal import person_label, printable, read_line, table
 from earshift.engine.refusal import Refusal, Trouble
@@ -60,7 +60,7 @@ class Desk:
             typer.echo(words)
 
     def _greet(self) -> None:
-        record, sitting = self._session.record, self._session.sitting
+        record, procedure = self._session.record, self._session.procedure
         what = "Full exam" if record.kind == "exam" else "Screen"
         against = ""
         if record.reference_exam_id is not None:
@@ -70,8 +70,8 @@ class Desk:
             "begin",
             f"{what} {record.id} of the {record.ear} ear of {person_label(self._person)}{against}, "
             f"visit {record.visit_id}.{question}\n"
-            f"At most {sitting.max_tones} tones. Present each tone on the {record.ear} ear and say "
-            f"whether it was heard:\n{KEYS}",
+            f"At most {procedure.max_tones} tones. Present each tone on the {record.ear} ear "
+            f"and say whether it was heard:\n{KEYS}",
             exam=record.id,
             visit=record.visit_id,
             person=self._person.id,
@@ -79,17 +79,17 @@ class Desk:
             ear=record.ear,
             reference_exam=record.reference_exam_id,
             tones=self._session.tones,
-            max_tones=sitting.max_tones,
+            max_tones=procedure.max_tones,
         )
 
     def _question(self) -> str:
         from earshift.engine.screen import Screen
 
-        sitting = self._session.sitting
-        assert isinstance(sitting, Screen)
-        if sitting.rule is None:
-            return f"Question: has hearing changed at all (protocol {sitting.protocol.name})?"
-        return f"Question: {sitting.rule.name}, {sitting.rule.text} ({sitting.rule.source})"
+        procedure = self._session.procedure
+        assert isinstance(procedure, Screen)
+        if procedure.rule is None:
+            return f"Question: has hearing changed at all (protocol {procedure.protocol.name})?"
+        return f"Question: {procedure.rule.name}, {procedure.rule.text} ({procedure.rule.source})"
 
     def _one_presentation(self) -> None:
         shown = self._session.presentation()
@@ -124,15 +124,15 @@ class Desk:
     def _progress(self, shown: "Presentation") -> tuple[str, dict[str, Any]]:
         from earshift.engine.screen import Screen
 
-        sitting, tones = self._session.sitting, self._session.tones
+        procedure, tones = self._session.procedure, self._session.tones
         progress: dict[str, Any] = {"tones": tones}
-        words = f"{tones} of {sitting.max_tones} tones"
+        words = f"{tones} of {procedure.max_tones} tones"
         if shown.kind == "practice":
             words = "practice, counts for nothing"
-        elif isinstance(sitting, Screen) and tones:
-            progress["p_changed"] = sitting.p_changed
-            asked = "P(changed)" if sitting.rule is None else "P(rule met)"
-            words += f", {asked} {sitting.p_changed:.3f}"
+        elif isinstance(procedure, Screen) and tones:
+            progress["p_changed"] = procedure.p_changed
+            asked = "P(changed)" if procedure.rule is None else "P(rule met)"
+            words += f", {asked} {procedure.p_changed:.3f}"
         return words, progress
 
     def _simulated(self, shown: "Presentation") -> bool:
@@ -143,7 +143,7 @@ class Desk:
         assert self._simulate is not None
         if shown.level_db_hl is None:
             return False
-        chance = (self._session.sitting.seed, shown.number)
+        chance = (self._session.procedure.seed, shown.number)
         listener = Listener.of_class(self._simulate, seed=chance)
         return listener(Tone(shown.frequency_hz, shown.level_db_hl))
 
@@ -254,8 +254,9 @@ def _show_result(record: "ExamRecord", shown: dict[str, Any]) -> None:
     verdict = shown["verdict"]
     typer.echo()
     if verdict is not None:
-        headlines = VERDICTS if shown["rule"] is None else RULE_VERDICTS
-        typer.secho(headlines.get(verdict["decision"], verdict["decision"].upper()), bold=True)
+        from earshift.report.words import headline
+
+        typer.secho(headline(verdict["decision"]), bold=True)
     typer.echo(printable(shown["words"]))
     alarms, silent = shown["false_alarms"], shown["catch_trials"]
     grade = "" if verdict is None else f"; reliability {verdict['reliability']}"

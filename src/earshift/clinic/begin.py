@@ -112,7 +112,7 @@ def _question(wanted: Wanted) -> Rule | None:
 
 def _require_undecided(plan: Plan) -> None:
     """A screen that can say nothing more than it says now is not worth a visit."""
-    screen = plan.sitting
+    screen = plan.procedure
     if isinstance(screen, Screen) and screen.done:
         raise Conflict(f"{plan.ear} ear: {screen.verdict()}", code="decided-before")
 

@@ -34,7 +34,7 @@ class Plan:
     """An exam or screen of one ear that is fit to be begun; nothing is stored yet."""
 
     ear: str
-    sitting: Exam | Screen
+    procedure: Exam | Screen
     reference_exam_id: int | None = None
     delivery: Delivery = dataclass_field(default_factory=Delivery)
 
@@ -114,32 +114,32 @@ def plan_screen(
 
 def plan_continuation(store: Store, screen: ExamRecord) -> Plan:
     """The full exam of an ear that begins with every tone of its screen."""
-    sitting = rebuild(screen, store.trials(screen.id))
-    if not isinstance(sitting, Screen):
+    procedure = rebuild(screen, store.trials(screen.id))
+    if not isinstance(procedure, Screen):
         raise Conflict("{exam} is a full exam already", exam=screen.id)
     delivery = replace(
         Delivery.from_dict(screen.delivery), continues=screen.id, loud_confirmed=False
     )
     return Plan(
         screen.ear,
-        _under(sitting.continue_exam(EXAM_TONES), delivery.limits(screen.ear)),
+        _under(procedure.continue_exam(EXAM_TONES), delivery.limits(screen.ear)),
         delivery=delivery,
     )
 
 
 def plan_again(store: Store, record: ExamRecord) -> Plan:
     """The same exam of the same ear once more, with other chance: an immediate retest."""
-    sitting = rebuild(record, ())
+    procedure = rebuild(record, ())
     delivery = replace(Delivery.from_dict(record.delivery), continues=None, loud_confirmed=False)
-    again = _under(sitting, delivery.limits(record.ear), seed=_seed(None))
+    again = _under(procedure, delivery.limits(record.ear), seed=_seed(None))
     return Plan(record.ear, again, record.reference_exam_id, delivery)
 
 
-def _under(sitting: Exam | Screen, limits: Limits, **design: Any) -> Exam | Screen:
+def _under(procedure: Exam | Screen, limits: Limits, **design: Any) -> Exam | Screen:
     """The same under other limits: louder tones are confirmed for one exam, not for the next."""
-    data = sitting.to_dict()
+    data = procedure.to_dict()
     data["design"] |= {"limits": limits.to_dict(), **design}
-    return type(sitting).from_dict(data)
+    return type(procedure).from_dict(data)
 
 
 def _other_ear(
@@ -159,8 +159,8 @@ def open_exam(store: Store, visit: Visit, plan: Plan, *, author: str) -> ExamRec
         visit.id,
         author=author,
         ear=plan.ear,
-        kind=plan.sitting.kind,
-        design=plan.sitting.to_dict()["design"],
+        kind=plan.procedure.kind,
+        design=plan.procedure.to_dict()["design"],
         engine_version=__version__,
         reference_exam_id=plan.reference_exam_id,
         delivery=plan.delivery.to_dict(),

@@ -84,7 +84,7 @@ class Session:
         self.snapshot = snapshot
         self.delivery = Delivery.from_dict(snapshot.exam.delivery)
         self._carried = without_silence(snapshot.carried)
-        self.sitting = self._fold()
+        self.procedure = self._fold()
         self._forget()
 
     def _fold(self) -> Exam | Screen:
@@ -125,12 +125,12 @@ class Session:
     @property
     def done(self) -> bool:
         """Advice: the exam has what it needs, and at least one silent trial vouches for it."""
-        return self.sitting.done and not self._catch_missing
+        return self.procedure.done and not self._catch_missing
 
     @property
     def tones(self) -> int:
         """Tones answered so far; practice and silence not counted."""
-        return len(self.sitting.trials)
+        return len(self.procedure.trials)
 
     @property
     def catch_responses(self) -> list[bool]:
@@ -162,9 +162,11 @@ class Session:
         practice = self._practice_level()
         if practice is not None:
             return self._present("practice", practising.PRACTICE_HZ, practice)
-        tone = self.sitting.ask()
+        tone = self.procedure.ask()
         answered = self.tones + len(self.catch_responses)
-        if catch_due(self.sitting.seed, answered) or (self.sitting.done and self._catch_missing):
+        if catch_due(self.procedure.seed, answered) or (
+            self.procedure.done and self._catch_missing
+        ):
             return self._present("catch", tone.frequency_hz, None)
         return self._present("tone", tone.frequency_hz, tone.level_db_hl)
 
@@ -178,13 +180,13 @@ class Session:
         begun = self.tones + len(self.catch_responses) > 0
         if begun or not (self._practice and self.delivery.practice):
             return None
-        limits = self.sitting.limits or supervised_limits()
+        limits = self.procedure.limits or supervised_limits()
         practised = practising.practice_trials(self.trials)
-        return practising.learning_level(practised, limits, self.sitting.domain)
+        return practising.learning_level(practised, limits, self.procedure.domain)
 
     @property
     def _softest(self) -> float:
-        return self.sitting.domain.intensity.values[0]
+        return self.procedure.domain.intensity.values[0]
 
     @property
     def _practised_now(self) -> list[TrialRecord]:
@@ -212,7 +214,7 @@ class Session:
     def gap_ms(self) -> int:
         """How long to wait before the next presentation: drawn anew for each, by its number."""
         timing = self.delivery.timing
-        rng = np.random.default_rng((self.sitting.seed, len(self.trials), _GAP))
+        rng = np.random.default_rng((self.procedure.seed, len(self.trials), _GAP))
         return round(rng.uniform(timing.gap_min_ms, timing.gap_max_ms))
 
     def answer(
@@ -230,7 +232,7 @@ class Session:
         if played_db_hl is not None:
             level = finite(played_db_hl, "played_db_hl")
         tone = Tone(asked.frequency_hz, 0.0 if level is None else level)
-        self.sitting.domain.check(tone)
+        self.procedure.domain.check(tone)
         trial = self._append(
             asked, played_db_hl=level, heard=as_heard(heard), reaction_ms=reaction_ms
         )
@@ -239,7 +241,7 @@ class Session:
         if ahead is None:
             self._tell(trial)
         else:  # what the answer means and what follows it is known already
-            self.sitting, self._next = ahead.sitting, ahead._next
+            self.procedure, self._next = ahead.procedure, ahead._next
         return trial
 
     def _append(self, asked: Presentation, **given: Any) -> TrialRecord:
@@ -258,11 +260,11 @@ class Session:
         """Let the procedure know of a trial that is among the session's already."""
         if trial.kind == "tone":
             assert trial.played_db_hl is not None
-            self.sitting.tell(Tone(trial.frequency_hz, trial.played_db_hl), trial.heard)
-        elif trial.kind == "catch" and isinstance(self.sitting, Screen):
-            self.sitting.tell_catch(trial.heard)
+            self.procedure.tell(Tone(trial.frequency_hz, trial.played_db_hl), trial.heard)
+        elif trial.kind == "catch" and isinstance(self.procedure, Screen):
+            self.procedure.tell_catch(trial.heard)
         elif trial.kind == "practice" and self.delivery.relative:
-            self.sitting = self._fold()  # it says how loud tones may be
+            self.procedure = self._fold()  # it says how loud tones may be
 
     def look_ahead(self) -> None:
         """Work out what follows either answer, before it is given. Nothing is read or stored."""
@@ -289,7 +291,7 @@ class Session:
             author=self.author,
         )
         after = copy.copy(self)
-        after.sitting = self.sitting.fork()
+        after.procedure = self.procedure.fork()
         after._stored(1, trials=(*self.trials, trial))
         after._tell(trial)
         if not after.done:
@@ -322,8 +324,8 @@ class Session:
             after_onset_ms=after_onset_ms,
         )
         self._stored(1, presses=self.presses + 1)
-        if isinstance(self.sitting, Screen):
-            self.sitting.tell_press()
+        if isinstance(self.procedure, Screen):
+            self.procedure.tell_press()
 
     def undo(self, reason: str = "taken back by the examiner") -> TrialRecord:
         """Take the newest answer back: the row stays and is voided, and the same is asked again."""
@@ -334,7 +336,7 @@ class Session:
             live[-1].id, author=self.author, reason=reason, expected=self.snapshot.counts
         )
         self._stored(1, trials=tuple(voided if t.id == voided.id else t for t in self.trials))
-        self.sitting = self._fold()
+        self.procedure = self._fold()
         return voided
 
     def pause(self, reason: str = "paused by the examiner") -> None:
@@ -368,11 +370,11 @@ class Session:
 
         An exam that ends before its last tone is abandoned: it has a result, but is no full exam.
         """
-        if not self.tones and not self.sitting.done:
+        if not self.tones and not self.procedure.done:
             raise Conflict(
                 "{exam} has no answers yet: there is nothing to show", exam=self.record.id
             )
-        cleared = isinstance(self.sitting, Screen) and self.sitting.decision == "unchanged"
+        cleared = isinstance(self.procedure, Screen) and self.procedure.decision == "unchanged"
         if cleared and self._catch_missing:
             raise Conflict(
                 "{exam} cannot end as unchanged before a silent trial has shown whether silence "
@@ -380,13 +382,13 @@ class Session:
                 exam=self.record.id,
             )
         # What reads records takes an exam that is done for a full one.
-        cut_short = isinstance(self.sitting, Exam) and not self.sitting.done
+        cut_short = isinstance(self.procedure, Exam) and not self.procedure.done
         closes_as = "abandoned" if cut_short else "done"
         result = self.store.add_result(
             self.record.id,
             author=self.author,
             shown=self.view(ended=True).to_result(),
-            settings=self.sitting.to_dict()["design"],
+            settings=self.procedure.to_dict()["design"],
             engine_version=__version__,
             closes_as=closes_as,
             expected=self.snapshot.counts,
@@ -427,7 +429,7 @@ class Session:
         unit = "Levels are relative to this device: they are no hearing levels."
         carried = [trial for trial in self._carried if trial.kind == "tone"]
         return view_of(
-            self.sitting,
+            self.procedure,
             ear=self.record.ear,
             state=self.record.state,
             trials=[TrialView.of(trial) for trial in (*carried, *self.trials)],

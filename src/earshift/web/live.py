@@ -161,7 +161,7 @@ class Sessions:
     def live(self, session: Session) -> m.Live:
         """The exam as it stands: trials, thresholds, probability of change after every tone."""
         return views.live(
-            session.view(), session.sitting, self._of(session.record.id).probabilities
+            session.view(), session.procedure, self._of(session.record.id).probabilities
         )
 
 

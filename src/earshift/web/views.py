@@ -293,7 +293,7 @@ def position(snapshot: records.ExamSnapshot) -> m.Counted:
 
 def at_most(session: Session) -> int:
     """Presentations to the end at most, silent ones included: the listener counts those, too."""
-    tones = session.sitting.max_tones
+    tones = session.procedure.max_tones
     return tones + tones // (CATCH_EVERY - 1) + 1
 
 
