@@ -1,0 +1,256 @@
+"""Persons before a sitting: where their thresholds come from, and how to step among them.
+
+A `Newcomer` is known by the population alone. Somebody `Returning` was seen before: their earlier
+thresholds and spread come from the cloud of an earlier sitting (`reference`), and the change prior
+says how far they moved. Either draws persons and proposes Metropolis steps that leave its own
+distribution as it is; `cloud` weighs these by the answers.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift.engine.persons import change, population
+from earshift.engine.persons.answers import AnswerModel
+
+Array = NDArray[np.float64]
+Index = NDArray[np.intp]
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Persons:
+    """So many persons (N) with E ears whose thresholds in dB are known at K nodes."""
+
+    before: Array  # (N, E, K): at the earlier sitting; of a newcomer the same array as `after`
+    after: Array  # (N, E, K): now
+    log_spread: Array  # (N, E)
+    lapse: Array  # (N,)
+    shape: Index  # (N, E): of the change, `change.UNCHANGED` for none
+    size_db: Array  # (N, E): of the change
+    offset_db: Array  # (N,): by which the equipment of this sitting plays too soft
+
+    @property
+    def count(self) -> int:
+        return self.lapse.size
+
+    def take(self, which: Index) -> "Persons":
+        """These persons, in this order."""
+        return self._each(lambda values, _: values[which], self)
+
+    def where(self, chosen: Flags, other: "Persons") -> "Persons":
+        """The other person where chosen, else this one."""
+
+        def pick(own: Array, new: Array) -> Array:
+            if new is own:
+                return own
+            return np.where(chosen.reshape(-1, *(1,) * (own.ndim - 1)), new, own)
+
+        return self._each(pick, other)
+
+    def _each(self, act: Callable[[Array, Array], Array], other: "Persons") -> "Persons":
+        names = [f.name for f in fields(self)]
+        newcomers = self.before is self.after
+        done = {
+            name: act(getattr(self, name), getattr(other, name))
+            for name in names
+            if not (newcomers and name == "before")
+        }
+        return Persons(**{"before": done["after"], **done})
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """A proposed step: the persons it leads to, and the log ratio of their prior densities.
+
+    The ratio includes that of the proposals. `heard_alike` says that the answers cannot tell.
+    """
+
+    to: Persons
+    log_ratio: Array
+    heard_alike: bool = False
+
+
+Propose = Callable[[Persons], Step]
+
+
+class Prior(Protocol):
+    """Persons as they are before this sitting's answers."""
+
+    nodes_hz: tuple[float, ...]
+    ears: int
+
+    def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons: ...
+
+    def steps(
+        self, rng: np.random.Generator, persons: Persons, answers: AnswerModel
+    ) -> Iterator[Propose]: ...
+
+
+def _walk(rng: np.random.Generator, values: Array, scale: float) -> Array:
+    """Gaussian steps with the cloud's own covariance."""
+    size = values.shape[1]
+    cov = np.cov(values.T).reshape(size, size) + 1e-6 * np.eye(size)
+    steps = rng.standard_normal(values.shape) @ np.linalg.cholesky(cov).T
+    return np.asarray(steps * (scale * 2.38 / np.sqrt(size)))
+
+
+def _lapse_now_and_then(
+    rng: np.random.Generator, persons: Persons, answers: AnswerModel
+) -> Array:
+    """Lapse rates, a third of them drawn anew: from their prior, so the ratio is 1."""
+    again = rng.random(persons.count) < 1.0 / 3.0
+    return np.where(again, answers.draw_lapse(rng, persons.count), persons.lapse)
+
+
+@dataclass(frozen=True)
+class Newcomer:
+    """A person of whom only the population is known."""
+
+    nodes_hz: tuple[float, ...]
+    ears: int = 1
+    rounds: int = 6
+
+    def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons:
+        flat = population.thresholds(self.nodes_hz, self.ears).draw(rng, count)
+        levels = flat.reshape(count, self.ears, -1)
+        spread = np.repeat(population.draw_log_spread(rng, count)[:, None], self.ears, axis=1)
+        return unmoved(levels, spread, answers.draw_lapse(rng, count))
+
+    def steps(
+        self, rng: np.random.Generator, persons: Persons, answers: AnswerModel
+    ) -> Iterator[Propose]:
+        mixture = population.thresholds(self.nodes_hz, self.ears)
+
+        def log_prior(persons: Persons) -> Array:
+            flat = persons.after.reshape(persons.count, -1)
+            spread = population.log_spread_density(persons.log_spread[:, 0])
+            return np.asarray(mixture.log_density(flat) + spread)
+
+        def walk(persons: Persons, scale: float) -> Step:
+            flat = persons.after.reshape(persons.count, -1)
+            step = _walk(rng, np.column_stack([flat, persons.log_spread[:, 0]]), scale)
+            after = persons.after + step[:, :-1].reshape(persons.after.shape)
+            to = replace(
+                persons, before=after, after=after, log_spread=persons.log_spread + step[:, -1:],
+                lapse=_lapse_now_and_then(rng, persons, answers),
+            )  # fmt: skip
+            return Step(to, log_prior(to) - log_prior(persons))
+
+        for number in range(self.rounds):
+            yield lambda p, s=(1.0, 0.5)[number % 2]: walk(p, s)
+
+
+def unmoved(levels: Array, log_spread: Array, lapse: Array) -> Persons:
+    """Persons without an earlier sitting."""
+    count, ears = log_spread.shape
+    return Persons(
+        before=levels, after=levels, log_spread=log_spread, lapse=lapse,
+        shape=np.full((count, ears), change.UNCHANGED), size_db=np.zeros((count, ears)),
+        offset_db=np.zeros(count),
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Earlier:
+    """What an earlier sitting left: equally likely thresholds and spreads of this person."""
+
+    nodes_hz: tuple[float, ...]
+    levels_db: Array  # (M, E, K)
+    log_spread: Array  # (M, E)
+
+    def medians(self) -> Array:
+        """Median threshold in dB: (E, K)."""
+        return np.asarray(np.median(self.levels_db, axis=0))
+
+
+@dataclass(frozen=True)
+class Returning:
+    """A person seen before, who may have changed since."""
+
+    earlier: Earlier
+    offset_sd_db: float = 0.0
+    sweeps: int = 3
+
+    @property
+    def nodes_hz(self) -> tuple[float, ...]:
+        return self.earlier.nodes_hz
+
+    @property
+    def ears(self) -> int:
+        return int(self.earlier.levels_db.shape[1])
+
+    def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons:
+        which = rng.integers(self.earlier.log_spread.shape[0], size=count)
+        before = self.earlier.levels_db[which]
+        shape = change.draw_shapes(rng, (count, self.ears))
+        size = change.draw_sizes(rng, (count, self.ears))
+        delta = change.ChangePrior(self.nodes_hz).draw(rng, shape, size)
+        return Persons(
+            before=before, after=before + delta, log_spread=self.earlier.log_spread[which],
+            lapse=answers.draw_lapse(rng, count), shape=shape, size_db=size,
+            offset_db=self.offset_sd_db * rng.standard_normal(count),
+        )  # fmt: skip
+
+    def steps(
+        self, rng: np.random.Generator, persons: Persons, answers: AnswerModel
+    ) -> Iterator[Propose]:
+        prior = change.ChangePrior(self.nodes_hz)
+
+        def log_prior(persons: Persons) -> Array:
+            gap = persons.after - persons.before
+            return prior.log_density(gap, persons.shape, persons.size_db).sum(axis=1)
+
+        def thresholds_walk(persons: Persons, scale: float) -> Step:
+            flat = persons.after.reshape(persons.count, -1)
+            after = persons.after + _walk(rng, flat, scale).reshape(persons.after.shape)
+            lapse = _lapse_now_and_then(rng, persons, answers)
+            to = replace(persons, after=after, lapse=lapse)
+            return Step(to, log_prior(to) - log_prior(persons))
+
+        def another_past(persons: Persons) -> Step:
+            """Earlier thresholds drawn anew; half of the persons keep theirs of now."""
+            which = rng.integers(self.earlier.log_spread.shape[0], size=persons.count)
+            before = self.earlier.levels_db[which]
+            along = (rng.random(persons.count) < 0.5)[:, None, None]
+            after = np.where(along, persons.after + before - persons.before, persons.after)
+            spread = self.earlier.log_spread[which]
+            to = replace(persons, before=before, after=after, log_spread=spread)
+            return Step(to, log_prior(to) - log_prior(persons))
+
+        def another_change(persons: Persons) -> Step:
+            """Shape and size drawn anew, thresholds as they are."""
+            to = replace(
+                persons,
+                shape=change.draw_shapes(rng, persons.shape.shape),
+                size_db=change.draw_sizes(rng, persons.size_db.shape),
+            )
+            return Step(to, log_prior(to) - log_prior(persons), heard_alike=True)
+
+        def larger_change(persons: Persons) -> Step:
+            """The size stepped, and the thresholds of now with it."""
+            step = 4.0 * rng.standard_normal(persons.size_db.shape)
+            size = persons.size_db + step
+            after = persons.after + prior.mean(persons.shape, step)
+            ratio = change.log_size_density(size) - change.log_size_density(persons.size_db)
+            return Step(replace(persons, after=after, size_db=size), ratio.sum(axis=1))
+
+        def other_equipment(persons: Persons) -> Step:
+            """The equipment's offset stepped, and the thresholds against it."""
+            step = 0.7 * self.offset_sd_db * rng.standard_normal(persons.count)
+            offset = persons.offset_db + step
+            to = replace(persons, offset_db=offset, after=persons.after - step[:, None, None])
+            ratio = 0.5 * (persons.offset_db**2 - offset**2) / self.offset_sd_db**2
+            return Step(to, ratio + log_prior(to) - log_prior(persons), heard_alike=True)
+
+        for _ in range(self.sweeps):
+            yield lambda p: thresholds_walk(p, 0.7)
+            yield another_past
+            yield another_change
+            yield another_change
+            yield larger_change
+            if self.offset_sd_db > 0.0:
+                yield other_equipment
