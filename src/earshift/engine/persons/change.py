@@ -134,16 +134,17 @@ class ChangePrior:
 
     def draw(self, rng: np.random.Generator, shape: Index, size_db: Array) -> Array:
         """delta in dB: the arrays' shape plus an axis of frequencies."""
-        noise = rng.standard_normal((*shape.shape, self.units.shape[1]))
-        changed = (shape != UNCHANGED)[..., None]
+        noise = rng.standard_normal((shape.size, self.units.shape[1]))
+        changed = (shape != UNCHANGED).reshape(-1, 1)
         rest = np.where(changed, noise @ self._root[1].T, noise @ self._root[0].T)
-        return np.asarray(self.mean(shape, size_db) + rest)
+        mean = self.mean(shape, size_db)
+        return np.asarray(mean + rest.reshape(mean.shape))
 
     def log_density(self, delta: Array, shape: Index, size_db: Array) -> Array:
         """Log density of delta, without the constant that all share."""
-        rest = delta - self.mean(shape, size_db)
-        changed = shape != UNCHANGED
-        plain, wide = (((rest @ w.T) ** 2).sum(axis=-1) for w in self._whiten)
-        return np.where(
-            changed, -0.5 * wide - self._log_scale[1], -0.5 * plain - self._log_scale[0]
+        rest = (delta - self.mean(shape, size_db)).reshape(-1, delta.shape[-1])
+        jitter, wide = (
+            -0.5 * np.einsum("ij,ij->i", z, z) - scale
+            for z, scale in zip((rest @ w.T for w in self._whiten), self._log_scale, strict=True)
         )
+        return np.where(shape != UNCHANGED, wide.reshape(shape.shape), jitter.reshape(shape.shape))

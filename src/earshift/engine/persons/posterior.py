@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from earshift.engine.persons import cloud as clouds_of
-from earshift.engine.persons.answers import AnswerModel, phi
+from earshift.engine.persons import outlook
+from earshift.engine.persons.answers import AnswerModel
 from earshift.engine.persons.cloud import Cloud, Told
 from earshift.engine.persons.people import Persons, Prior
 from earshift.engine.persons.population import AUDIOMETRIC_HZ, interpolation
@@ -371,19 +371,27 @@ class Posterior:
 
     # The next tone --------------------------------------------------------------------------
 
-    def _table(self, side: int) -> tuple[Array, Array, Array]:
-        """(a, b, Phi) of a side: P(heard and person) = a + b Phi, Phi of (persons, tones)."""
+    def _expected(self, side: int, kinds: Array) -> tuple[Array, Array]:
+        """Of a side: P(heard), and the mean of (kinds of number, persons) times being heard.
+
+        Both by tone: (tones,) and (kinds, tones).
+        """
         s = self.sitting
         cloud = self.clouds[side]
         assert cloud is not None
         persons, mass = cloud.persons, self.mass(side)
         a, b = s.answers.outlook(mass / mass.sum(), persons.lapse)
         rows, extra, ears = s.grid
-        thresholds = persons.after.reshape(persons.count, -1) @ rows.T + persons.offset_db[:, None]
-        sd = np.sqrt(np.exp(2.0 * persons.log_spread)[:, ears] + extra)
-        levels = np.array(s.levels_db)
-        table = phi(levels, thresholds[:, :, None], sd[:, :, None])
-        return a, b, table.reshape(persons.count, -1)
+        thresholds = rows @ persons.after.reshape(persons.count, -1).T + persons.offset_db
+        log_sd = persons.log_spread.T[ears]
+        rough = extra > 0.0
+        log_sd[rough] = 0.5 * np.log(np.exp(2.0 * log_sd[rough]) + extra[rough, None])
+        where = outlook.bins(thresholds, log_sd)
+        each = np.vstack([np.ones(persons.count), kinds])
+        out = np.array([outlook.expected(w, each * b, s.levels_db) for w in where])
+        out += (each @ a)[None, :, None]
+        flat = out.transpose(1, 0, 2).reshape(each.shape[0], -1)
+        return flat[0], flat[1:]
 
     @cached_property
     def p_heard(self) -> Array:
@@ -392,8 +400,7 @@ class Posterior:
         out = np.full((s.side_count, len(s.grid[2]) * len(s.levels_db)), np.nan)
         for k, cloud in enumerate(self.clouds):
             if cloud is not None:
-                a, b, table = self._table(k)
-                out[k] = a.sum() + b @ table
+                out[k] = self._expected(k, np.empty((0, cloud.persons.count)))[0]
         return out
 
     def hypotheses(self, question: int = 0) -> tuple[Array, Array]:
@@ -433,18 +440,16 @@ class Posterior:
 
     def _about_thresholds(self) -> Array:
         """What the answer tells about the wanted thresholds, each as if Gaussian, and of R."""
-        a, b, table = self._table(0)
         s = self.sitting
         cloud = self.clouds[0]
         assert cloud is not None
         w = self.mass(0).sum(axis=(0, 1))
         w = w / w.sum()
         rows = np.array([s.row(f, e)[0] for e in range(s.prior.ears) for f in s.wanted_hz])
-        levels = cloud.persons.after.reshape(w.size, -1) @ rows.T
-        levels = levels - w @ levels
-        var = w @ levels**2
-        p = a.sum() + b @ table
-        link = (levels * a[:, None]).sum(axis=0)[:, None] + (levels * b[:, None]).T @ table
+        levels = rows @ cloud.persons.after.reshape(w.size, -1).T
+        levels = levels - (levels @ w)[:, None]
+        var = levels**2 @ w
+        p, link = self._expected(0, levels)
         r2 = link**2 / (var[:, None] * (p * (1.0 - p))[None, :])
         known = -0.5 * np.log1p(-np.minimum(r2, 0.999)).sum(axis=0)
         listens = np.array([1.0 - self.p_idle, self.p_idle])
@@ -477,6 +482,12 @@ class Posterior:
                     place = s.asked[j].ear * len(s.frequencies_hz) + s.frequencies_hz.index(f)
                     out[place] |= levels <= loudest
         return out
+
+
+def logsumexp(logs: Array) -> float:
+    """log of the sum of exponentials."""
+    top = float(logs.max())
+    return top if math.isinf(top) else top + math.log(float(np.exp(logs - top).sum()))
 
 
 def _logistic(x: float) -> float:
