@@ -11,7 +11,7 @@ so the same answers in the same order always give the same cloud.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -164,8 +164,6 @@ def joined(parts: list[Persons]) -> Persons:
     if len(parts) == 1:
         return parts[0]
     newcomers = parts[0].before is parts[0].after
-    names = ("before", "after", "log_spread", "lapse", "shape", "size_db", "offset_db")
+    names = [f.name for f in fields(Persons) if not (newcomers and f.name == "before")]
     done = {name: np.concatenate([getattr(p, name) for p in parts]) for name in names}
-    if newcomers:
-        done["before"] = done["after"]
-    return Persons(**done)
+    return Persons(**{"before": done["after"], **done})

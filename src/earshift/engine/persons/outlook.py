@@ -6,7 +6,7 @@ with a table that never changes. Bins are half a dB and a twelfth of a log unit 
 of the tone rests on them, never the evidence.
 """
 
-from functools import cache
+from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,11 +41,46 @@ def bins(thresholds_db: Array, log_sd: Array) -> Index:
     return np.asarray(spread * _LEVELS + level, dtype=np.intp)
 
 
-def expected(where: Index, weights: Array, levels_db: tuple[float, ...]) -> Array:
-    """Sum over persons of weight times Phi: (kinds of weight, levels) for one place.
+def entropy(p: Array) -> Array:
+    """Entropy in nats of a yes with probability p."""
+    q = np.clip(p, 1e-12, 1.0 - 1e-12)
+    return np.asarray(-q * np.log(q) - (1.0 - q) * np.log1p(-q))
 
-    `where` is the persons' bins there, `weights` (kinds, persons).
-    """
-    used, inverse = np.unique(where, return_inverse=True)
-    sums = np.array([np.bincount(inverse, kind, used.size) for kind in weights])
-    return np.asarray(sums @ table(levels_db)[used])
+
+class Outlook:
+    """P(heard and person) = a + b Phi, at every place of a grid."""
+
+    def __init__(
+        self, thresholds_db: Array, log_sd: Array, a: Array, b: Array, levels_db: tuple[float, ...]
+    ) -> None:
+        """`thresholds_db` and `log_sd` are (places, persons); a and b belong to persons."""
+        self.a, self.b, self.table = a, b, table(levels_db)
+        self.places = [
+            np.unique(row, return_inverse=True) for row in bins(thresholds_db, log_sd)
+        ]
+
+    @cached_property
+    def heard(self) -> Array:
+        """P(heard): (places, levels)."""
+        rows = [np.bincount(to, self.b) @ self.table[used] for used, to in self.places]
+        return np.asarray(np.array(rows) + self.a.sum())
+
+    def heard_times(self, numbers: Array) -> Array:
+        """Mean of each number (kinds, persons) times being heard: (kinds, places, levels)."""
+        out = []
+        for used, to in self.places:
+            sums = np.array([np.bincount(to, self.b * kind, used.size) for kind in numbers])
+            out.append(sums @ self.table[used])
+        return np.array(out).transpose(1, 0, 2) + (numbers @ self.a)[:, None, None]
+
+    def information(self) -> Array:
+        """Nats that the answer tells about the person: (places, levels).
+
+        The rates of guesses and lapses are taken at their mean: nobody wants to know them.
+        """
+        a, b = self.a.sum(), self.b.sum()
+        rows = []
+        for used, to in self.places:
+            share = np.bincount(to, self.b) / b
+            rows.append(share @ entropy(a + b * self.table[used]))
+        return np.asarray(entropy(self.heard) - np.array(rows))

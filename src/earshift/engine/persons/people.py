@@ -32,6 +32,7 @@ class Persons:
     shape: Index  # (N, E): of the change, `change.UNCHANGED` for none
     size_db: Array  # (N, E): of the change
     offset_db: Array  # (N,): by which the equipment of this sitting plays too soft
+    log_prior: Array  # (N,): log density before any answer, as far as steps need it
 
     @property
     def count(self) -> int:
@@ -116,42 +117,39 @@ class Newcomer:
 
     def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons:
         flat = population.thresholds(self.nodes_hz, self.ears).draw(rng, count)
+        spread = population.draw_log_spread(rng, count)
         levels = flat.reshape(count, self.ears, -1)
-        spread = np.repeat(population.draw_log_spread(rng, count)[:, None], self.ears, axis=1)
-        return unmoved(levels, spread, answers.draw_lapse(rng, count))
+        return Persons(
+            before=levels, after=levels, log_spread=np.repeat(spread[:, None], self.ears, axis=1),
+            lapse=answers.draw_lapse(rng, count),
+            shape=np.full((count, self.ears), change.UNCHANGED),
+            size_db=np.zeros((count, self.ears)), offset_db=np.zeros(count),
+            log_prior=self._log_prior(flat, spread),
+        )  # fmt: skip
+
+    def _log_prior(self, levels: Array, log_spread: Array) -> Array:
+        mixture = population.thresholds(self.nodes_hz, self.ears)
+        return np.asarray(
+            mixture.log_density(levels) + population.log_spread_density(log_spread)
+        )
 
     def steps(
         self, rng: np.random.Generator, persons: Persons, answers: AnswerModel
     ) -> Iterator[Propose]:
-        mixture = population.thresholds(self.nodes_hz, self.ears)
-
-        def log_prior(persons: Persons) -> Array:
-            flat = persons.after.reshape(persons.count, -1)
-            spread = population.log_spread_density(persons.log_spread[:, 0])
-            return np.asarray(mixture.log_density(flat) + spread)
-
         def walk(persons: Persons, scale: float) -> Step:
             flat = persons.after.reshape(persons.count, -1)
             step = _walk(rng, np.column_stack([flat, persons.log_spread[:, 0]]), scale)
             after = persons.after + step[:, :-1].reshape(persons.after.shape)
+            spread = persons.log_spread + step[:, -1:]
+            log_prior = self._log_prior(after.reshape(flat.shape), spread[:, 0])
             to = replace(
-                persons, before=after, after=after, log_spread=persons.log_spread + step[:, -1:],
-                lapse=_lapse_now_and_then(rng, persons, answers),
+                persons, before=after, after=after, log_spread=spread,
+                lapse=_lapse_now_and_then(rng, persons, answers), log_prior=log_prior,
             )  # fmt: skip
-            return Step(to, log_prior(to) - log_prior(persons))
+            return Step(to, log_prior - persons.log_prior)
 
         for number in range(self.rounds):
             yield lambda p, s=(1.0, 0.5)[number % 2]: walk(p, s)
-
-
-def unmoved(levels: Array, log_spread: Array, lapse: Array) -> Persons:
-    """Persons without an earlier sitting."""
-    count, ears = log_spread.shape
-    return Persons(
-        before=levels, after=levels, log_spread=log_spread, lapse=lapse,
-        shape=np.full((count, ears), change.UNCHANGED), size_db=np.zeros((count, ears)),
-        offset_db=np.zeros(count),
-    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -188,11 +186,13 @@ class Returning:
         before = self.earlier.levels_db[which]
         shape = change.draw_shapes(rng, (count, self.ears))
         size = change.draw_sizes(rng, (count, self.ears))
-        delta = change.ChangePrior(self.nodes_hz).draw(rng, shape, size)
+        prior = change.ChangePrior(self.nodes_hz)
+        delta = prior.draw(rng, shape, size)
         return Persons(
             before=before, after=before + delta, log_spread=self.earlier.log_spread[which],
             lapse=answers.draw_lapse(rng, count), shape=shape, size_db=size,
             offset_db=self.offset_sd_db * rng.standard_normal(count),
+            log_prior=prior.log_density(delta, shape, size).sum(axis=1),
         )  # fmt: skip
 
     def steps(
@@ -200,16 +200,18 @@ class Returning:
     ) -> Iterator[Propose]:
         prior = change.ChangePrior(self.nodes_hz)
 
-        def log_prior(persons: Persons) -> Array:
-            gap = persons.after - persons.before
-            return prior.log_density(gap, persons.shape, persons.size_db).sum(axis=1)
+        def step_to(persons: Persons, to: Persons, heard_alike: bool = False) -> Step:
+            gap = to.after - to.before
+            log_prior = prior.log_density(gap, to.shape, to.size_db).sum(axis=1)
+            return Step(
+                replace(to, log_prior=log_prior), log_prior - persons.log_prior, heard_alike
+            )
 
         def thresholds_walk(persons: Persons, scale: float) -> Step:
             flat = persons.after.reshape(persons.count, -1)
             after = persons.after + _walk(rng, flat, scale).reshape(persons.after.shape)
             lapse = _lapse_now_and_then(rng, persons, answers)
-            to = replace(persons, after=after, lapse=lapse)
-            return Step(to, log_prior(to) - log_prior(persons))
+            return step_to(persons, replace(persons, after=after, lapse=lapse))
 
         def another_past(persons: Persons) -> Step:
             """Earlier thresholds drawn anew; half of the persons keep theirs of now."""
@@ -218,8 +220,9 @@ class Returning:
             along = (rng.random(persons.count) < 0.5)[:, None, None]
             after = np.where(along, persons.after + before - persons.before, persons.after)
             spread = self.earlier.log_spread[which]
-            to = replace(persons, before=before, after=after, log_spread=spread)
-            return Step(to, log_prior(to) - log_prior(persons))
+            return step_to(
+                persons, replace(persons, before=before, after=after, log_spread=spread)
+            )
 
         def another_change(persons: Persons) -> Step:
             """Shape and size drawn anew, thresholds as they are."""
@@ -228,7 +231,7 @@ class Returning:
                 shape=change.draw_shapes(rng, persons.shape.shape),
                 size_db=change.draw_sizes(rng, persons.size_db.shape),
             )
-            return Step(to, log_prior(to) - log_prior(persons), heard_alike=True)
+            return step_to(persons, to, heard_alike=True)
 
         def larger_change(persons: Persons) -> Step:
             """The size stepped, and the thresholds of now with it."""
@@ -244,7 +247,8 @@ class Returning:
             offset = persons.offset_db + step
             to = replace(persons, offset_db=offset, after=persons.after - step[:, None, None])
             ratio = 0.5 * (persons.offset_db**2 - offset**2) / self.offset_sd_db**2
-            return Step(to, ratio + log_prior(to) - log_prior(persons), heard_alike=True)
+            step_made = step_to(persons, to, heard_alike=True)
+            return replace(step_made, log_ratio=step_made.log_ratio + ratio)
 
         for _ in range(self.sweeps):
             yield lambda p: thresholds_walk(p, 0.7)

@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine.persons import cloud as clouds_of
-from earshift.engine.persons import outlook
 from earshift.engine.persons.answers import AnswerModel
 from earshift.engine.persons.cloud import Cloud, Told
+from earshift.engine.persons.outlook import Outlook, entropy
 from earshift.engine.persons.people import Persons, Prior
 from earshift.engine.persons.population import AUDIOMETRIC_HZ, interpolation
 from earshift.engine.persons.questions import Asked
@@ -129,15 +129,9 @@ class Sitting:
         )
 
 
-def _entropy(p: Array) -> Array:
-    """Entropy in nats of a yes with probability p."""
-    q = np.clip(p, 1e-12, 1.0 - 1e-12)
-    return np.asarray(-q * np.log(q) - (1.0 - q) * np.log1p(-q))
-
-
 def information(weights: Array, heard: Array) -> Array:
     """Nats that the answer tells about the hypothesis: P(hypotheses), P(heard) of each by tone."""
-    return np.asarray(_entropy(weights @ heard) - weights @ _entropy(heard))
+    return np.asarray(entropy(weights @ heard) - weights @ entropy(heard))
 
 
 @dataclass(frozen=True, eq=False)
@@ -371,27 +365,19 @@ class Posterior:
 
     # The next tone --------------------------------------------------------------------------
 
-    def _expected(self, side: int, kinds: Array) -> tuple[Array, Array]:
-        """Of a side: P(heard), and the mean of (kinds of number, persons) times being heard.
-
-        Both by tone: (tones,) and (kinds, tones).
-        """
+    def _outlook(self, side: int) -> Outlook:
+        """What a side's persons expect of every tone."""
         s = self.sitting
         cloud = self.clouds[side]
         assert cloud is not None
         persons, mass = cloud.persons, self.mass(side)
-        a, b = s.answers.outlook(mass / mass.sum(), persons.lapse)
         rows, extra, ears = s.grid
         thresholds = rows @ persons.after.reshape(persons.count, -1).T + persons.offset_db
         log_sd = persons.log_spread.T[ears]
         rough = extra > 0.0
         log_sd[rough] = 0.5 * np.log(np.exp(2.0 * log_sd[rough]) + extra[rough, None])
-        where = outlook.bins(thresholds, log_sd)
-        each = np.vstack([np.ones(persons.count), kinds])
-        out = np.array([outlook.expected(w, each * b, s.levels_db) for w in where])
-        out += (each @ a)[None, :, None]
-        flat = out.transpose(1, 0, 2).reshape(each.shape[0], -1)
-        return flat[0], flat[1:]
+        a, b = s.answers.outlook(mass / mass.sum(), persons.lapse)
+        return Outlook(thresholds, log_sd, a, b, s.levels_db)
 
     @cached_property
     def p_heard(self) -> Array:
@@ -400,7 +386,7 @@ class Posterior:
         out = np.full((s.side_count, len(s.grid[2]) * len(s.levels_db)), np.nan)
         for k, cloud in enumerate(self.clouds):
             if cloud is not None:
-                out[k] = self._expected(k, np.empty((0, cloud.persons.count)))[0]
+                out[k] = self._outlook(k).heard.ravel()
         return out
 
     def hypotheses(self, question: int = 0) -> tuple[Array, Array]:
@@ -439,22 +425,29 @@ class Posterior:
         return np.asarray(total).reshape(self.shape)
 
     def _about_thresholds(self) -> Array:
-        """What the answer tells about the wanted thresholds, each as if Gaussian, and of R."""
+        """What the answer tells about the person, and about each of the wanted thresholds.
+
+        The first is information about everything, the spread of the answers too; the second looks
+        at the thresholds one by one, as if they were Gaussian. Each alone wastes tones: on what
+        nobody wants to know, or on frequencies that a neighbour would tell about. So they count
+        alike, in parts of the best tone's.
+        """
         s = self.sitting
         cloud = self.clouds[0]
         assert cloud is not None
-        w = self.mass(0).sum(axis=(0, 1))
-        w = w / w.sum()
+        expected = self._outlook(0)
+        w = cloud_weights(self.mass(0))
         rows = np.array([s.row(f, e)[0] for e in range(s.prior.ears) for f in s.wanted_hz])
         levels = rows @ cloud.persons.after.reshape(w.size, -1).T
         levels = levels - (levels @ w)[:, None]
-        var = levels**2 @ w
-        p, link = self._expected(0, levels)
-        r2 = link**2 / (var[:, None] * (p * (1.0 - p))[None, :])
-        known = -0.5 * np.log1p(-np.minimum(r2, 0.999)).sum(axis=0)
+        p = expected.heard
+        link = expected.heard_times(levels)
+        r2 = link**2 / ((levels**2 @ w)[:, None, None] * p * (1.0 - p))
+        each = -0.5 * np.log1p(-np.minimum(r2, 0.999)).sum(axis=0)
         listens = np.array([1.0 - self.p_idle, self.p_idle])
-        doubt = information(listens, np.array([p, np.full(p.size, self._idle_heard)]))
-        return np.asarray((1.0 - self.p_idle) * known + doubt).reshape(self.shape)
+        either = np.array([p.ravel(), np.full(p.size, self._idle_heard)])
+        whole = listens[0] * expected.information() + information(listens, either).reshape(p.shape)
+        return np.asarray(whole / whole.max() + each / each.max())
 
     def best(self, playable: Flags | None = None) -> tuple[int, int]:
         """Place and level (indices into the scores) of the tone to ask next.
@@ -482,6 +475,12 @@ class Posterior:
                     place = s.asked[j].ear * len(s.frequencies_hz) + s.frequencies_hz.index(f)
                     out[place] |= levels <= loudest
         return out
+
+
+def cloud_weights(mass: Array) -> Array:
+    """Persons' weights, summing to 1."""
+    weights = mass.sum(axis=(0, 1))
+    return np.asarray(weights / weights.sum())
 
 
 def logsumexp(logs: Array) -> float:
