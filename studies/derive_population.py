@@ -133,9 +133,7 @@ def learn_change(path: Path) -> dict[str, Any]:
     jitter, changed = change.covariances(FREQUENCIES_HZ)
     whole = log_densities(gaps, np.zeros((1, len(FREQUENCIES_HZ))), (jitter + noise)[None])
     moved = log_densities(gaps, means, np.repeat((changed + noise)[None], len(means), axis=0))
-    by_shape = logsumexp(
-        moved.reshape(len(gaps), len(units), sizes.size) + np.log(of_size), axis=2
-    )
+    by_shape = logsumexp(moved.reshape(len(gaps), len(units), sizes.size) + np.log(of_size), axis=2)
     families = list(change.FAMILIES)
     within = np.array([[float(s.family == f) for s in change.SHAPES] for f in families])
     within /= within.sum(axis=1, keepdims=True)
@@ -147,8 +145,8 @@ def learn_change(path: Path) -> dict[str, Any]:
         share = np.exp(share - logsumexp(share, axis=1, keepdims=True))
         weights = share.mean(axis=0)
     return {
-        "source": "pairs of consecutive audiograms of noise-exposed workers, a public copy of NIOSH "
-        "occupational audiograms",
+        "source": "pairs of consecutive audiograms of noise-exposed workers, a public copy of "
+        "NIOSH occupational audiograms",
         "derivation": "Workers with an even number. Maximum likelihood of the share of each family "
         "of change under the noise of two readings, SD 6.1 dB per frequency. Informs the shares "
         "in change.py, which are round numbers near these.",
@@ -200,8 +198,18 @@ def main() -> None:
         "change": learn_change(data / "worker_pairs.csv.gz"),
     }
     OUTPUT.write_text(json.dumps(plain(result), indent=1) + "\n", encoding="utf-8")
-    print(json.dumps(plain({**result["change"], "weights": weights, "means": means[:, :size],
-                            "roughness": result["thresholds"]["roughness_db2_per_octave"]})))
+    print(
+        json.dumps(
+            plain(
+                {
+                    **result["change"],
+                    "weights": weights,
+                    "means": means[:, :size],
+                    "roughness": result["thresholds"]["roughness_db2_per_octave"],
+                }
+            )
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -68,9 +68,7 @@ class AnswerModel:
         out[1] += gone
         return out
 
-    def told_all(
-        self, phis: Array, lapse: Array, heard: Sequence[bool]
-    ) -> tuple[Array, Array]:
+    def told_all(self, phis: Array, lapse: Array, heard: Sequence[bool]) -> tuple[Array, Array]:
         """Masses, each person's summing to 1, and log likelihoods after all answers in order.
 
         `phis` is (answers, persons).

@@ -115,7 +115,7 @@ def draw_shapes(rng: np.random.Generator, count: int | tuple[int, ...]) -> Index
     """Indices into SHAPES, UNCHANGED where nothing but jitter happened."""
     edges = np.cumsum(np.concatenate([[1.0 - CHANGED_SHARE], CHANGED_SHARE * shape_weights()]))
     picks = np.searchsorted(edges, rng.random(count) * edges[-1], side="right")
-    return np.minimum(picks, len(SHAPES)) - 1
+    return np.asarray(np.minimum(picks, len(SHAPES)) - 1)
 
 
 class ChangePrior:
@@ -147,4 +147,6 @@ class ChangePrior:
             -0.5 * np.einsum("ij,ij->i", z, z) - scale
             for z, scale in zip((rest @ w.T for w in self._whiten), self._log_scale, strict=True)
         )
-        return np.where(shape != UNCHANGED, wide.reshape(shape.shape), jitter.reshape(shape.shape))
+        return np.asarray(
+            np.where(shape != UNCHANGED, wide.reshape(shape.shape), jitter.reshape(shape.shape))
+        )

@@ -1,9 +1,10 @@
 """A cloud of weighted persons: what the answers of a sitting leave of them.
 
-One cloud holds one *side* of a question ("the rule is met"), with its own evidence: P(answers | this
-side). Each answer multiplies every person's mass by the probability of that answer. When few persons
-carry most of the weight (the effective size falls below half), they are drawn again by weight and
-moved about by Metropolis steps that leave "prior times all answers, on this side" as it is.
+One cloud holds one *side* of a question ("the rule is met"), with its own evidence: P(answers |
+this side). Each answer multiplies every person's mass by the probability of that answer. When few
+persons carry most of the weight (the effective size falls below half), they are drawn again by
+weight and moved about by Metropolis steps that leave "prior times all answers, on this side" as
+it is.
 
 A cloud never changes; `after` gives the next one. Chance comes from (seed, number of tones, side),
 so the same answers in the same order always give the same cloud.
@@ -85,9 +86,7 @@ class Cloud:
         here = phis(self.persons, [last])[0]
         mass = answers.told(self.mass, here, self.persons.lapse, last.heard)
         total = float(mass.sum())
-        new = replace(
-            self, mass=mass / total, log_evidence=self.log_evidence + math.log(total)
-        )
+        new = replace(self, mass=mass / total, log_evidence=self.log_evidence + math.log(total))
         if new.effective_size >= RESAMPLE_BELOW * self.persons.count:
             return new
         return new.moved(told, prior, sides, answers, seed)

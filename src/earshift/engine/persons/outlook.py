@@ -1,9 +1,9 @@
 """What a cloud of persons expects of every tone, by bins of threshold and spread.
 
 The chance that the next tone is heard is a sum over persons of weight times Phi((level - T) / s).
-For a whole grid of tones that sum is taken over bins of (T, s): one histogram per place, one product
-with a table that never changes. Bins are half a dB and a twelfth of a log unit wide; only the choice
-of the tone rests on them, never the evidence.
+For a whole grid of tones that sum is taken over bins of (T, s): one histogram per place, one
+product with a table that never changes. Bins are half a dB and a twelfth of a log unit wide; only
+the choice of the tone rests on them, never the evidence.
 """
 
 from functools import cache, cached_property
@@ -26,8 +26,8 @@ BINS = _LEVELS * _SPREADS
 @cache
 def table(levels_db: tuple[float, ...]) -> Array:
     """Phi of every bin and level: (bins, levels)."""
-    middle = LOWEST_DB + STEP_DB * np.arange(_LEVELS)
-    spread = np.exp(LOWEST_LOG + STEP_LOG * np.arange(_SPREADS))
+    middle: Array = LOWEST_DB + STEP_DB * np.arange(_LEVELS, dtype=float)
+    spread: Array = np.exp(LOWEST_LOG + STEP_LOG * np.arange(_SPREADS, dtype=float))
     each = phi(np.array(levels_db), middle[None, :, None], spread[:, None, None])
     return np.ascontiguousarray(each.reshape(BINS, -1))
 
@@ -55,9 +55,7 @@ class Outlook:
     ) -> None:
         """`thresholds_db` and `log_sd` are (places, persons); a and b belong to persons."""
         self.a, self.b, self.table = a, b, table(levels_db)
-        self.places = [
-            np.unique(row, return_inverse=True) for row in bins(thresholds_db, log_sd)
-        ]
+        self.places = [np.unique(row, return_inverse=True) for row in bins(thresholds_db, log_sd)]
 
     @cached_property
     def heard(self) -> Array:

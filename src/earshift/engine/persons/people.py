@@ -8,7 +8,8 @@ distribution as it is; `cloud` weighs these by the answers.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,17 +46,17 @@ class Persons:
     def where(self, chosen: Flags, other: "Persons") -> "Persons":
         """The other person where chosen, else this one."""
 
-        def pick(own: Array, new: Array) -> Array:
+        def pick(own: Any, new: Any) -> Any:
             if new is own:
                 return own
             return np.where(chosen.reshape(-1, *(1,) * (own.ndim - 1)), new, own)
 
         return self._each(pick, other)
 
-    def _each(self, act: Callable[[Array, Array], Array], other: "Persons") -> "Persons":
+    def _each(self, act: Callable[[Any, Any], Any], other: "Persons") -> "Persons":
         names = [f.name for f in fields(self)]
         newcomers = self.before is self.after
-        done = {
+        done: dict[str, Any] = {
             name: act(getattr(self, name), getattr(other, name))
             for name in names
             if not (newcomers and name == "before")
@@ -99,9 +100,7 @@ def _walk(rng: np.random.Generator, values: Array, scale: float) -> Array:
     return np.asarray(steps * (scale * 2.38 / np.sqrt(size)))
 
 
-def _lapse_now_and_then(
-    rng: np.random.Generator, persons: Persons, answers: AnswerModel
-) -> Array:
+def _lapse_now_and_then(rng: np.random.Generator, persons: Persons, answers: AnswerModel) -> Array:
     """Lapse rates, a third of them drawn anew: from their prior, so the ratio is 1."""
     again = rng.random(persons.count) < 1.0 / 3.0
     return np.where(again, answers.draw_lapse(rng, persons.count), persons.lapse)
@@ -129,9 +128,7 @@ class Newcomer:
 
     def _log_prior(self, levels: Array, log_spread: Array) -> Array:
         mixture = population.thresholds(self.nodes_hz, self.ears)
-        return np.asarray(
-            mixture.log_density(levels) + population.log_spread_density(log_spread)
-        )
+        return np.asarray(mixture.log_density(levels) + population.log_spread_density(log_spread))
 
     def steps(
         self, rng: np.random.Generator, persons: Persons, answers: AnswerModel
@@ -149,7 +146,7 @@ class Newcomer:
             return Step(to, log_prior - persons.log_prior)
 
         for number in range(self.rounds):
-            yield lambda p, s=(1.0, 0.5)[number % 2]: walk(p, s)
+            yield partial(walk, scale=(1.0, 0.5)[number % 2])
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,9 +217,7 @@ class Returning:
             along = (rng.random(persons.count) < 0.5)[:, None, None]
             after = np.where(along, persons.after + before - persons.before, persons.after)
             spread = self.earlier.log_spread[which]
-            return step_to(
-                persons, replace(persons, before=before, after=after, log_spread=spread)
-            )
+            return step_to(persons, replace(persons, before=before, after=after, log_spread=spread))
 
         def another_change(persons: Persons) -> Step:
             """Shape and size drawn anew, thresholds as they are."""
@@ -251,7 +246,7 @@ class Returning:
             return replace(step_made, log_ratio=step_made.log_ratio + ratio)
 
         for _ in range(self.sweeps):
-            yield lambda p: thresholds_walk(p, 0.7)
+            yield partial(thresholds_walk, scale=0.7)
             yield another_past
             yield another_change
             yield another_change

@@ -119,9 +119,7 @@ class Gaussians:
         return Gaussians(shares / shares.sum(), np.array(means), np.array(covs))
 
 
-def on_nodes(
-    anchors_hz: Sequence[float], nodes_hz: Sequence[float]
-) -> tuple[Array, Array]:
+def on_nodes(anchors_hz: Sequence[float], nodes_hz: Sequence[float]) -> tuple[Array, Array]:
     """From thresholds at the anchors to those at the nodes: matrix, and covariance about it.
 
     Several nodes between the same two anchors are told apart by the bridge's own covariance.

@@ -63,7 +63,7 @@ class Sitting:
 
     @property
     def side_count(self) -> int:
-        return 2 ** len(self.asked)
+        return 1 << len(self.asked)
 
     def sides(self, persons: Persons) -> NDArray[np.intp]:
         """Bit j is set where the answer to question j is yes."""
@@ -73,9 +73,8 @@ class Sitting:
             out += yes.astype(np.intp) << j
         return out
 
-    @cached_property
     def before_any(self) -> "Posterior":
-        """The posterior before any answer."""
+        """The posterior before any answer; not kept, because few sittings ever go back to it."""
         found, shares = clouds_of.first_clouds(
             self.prior, self.sides, self.side_count, self.answers, self.seed, self.persons
         )
@@ -94,11 +93,10 @@ class Sitting:
         before: "Posterior | None" = None,
     ) -> "Posterior":
         """Everything that these answers say; goes on from `before` if that knows the first ones."""
-        state = self.before_any
-        if before is not None and before.sitting is self:
-            known = len(before.trials)
-            if before.trials == tuple(trials[:known]):
-                state = before
+        known = 0 if before is None else len(before.trials)
+        if before is None or before.sitting is not self or before.trials != tuple(trials[:known]):
+            before = self.before_any()
+        state = before
         for trial in trials[len(state.trials) :]:
             state = state.after(trial)
         return state.with_silence(catches, presses)
@@ -308,6 +306,27 @@ class Posterior:
             return "not heard at every frequency"
         return "evidence"
 
+    def next_step(self, question: int = 0) -> str:
+        """What would help most where there is no decision; empty when there is one."""
+        reason = self.reason(question)
+        if not reason:
+            return ""
+        few = len(self.trials) < self.sitting.stopping.not_reliable_tones
+        if reason == "not reliable" or (reason == "listener in doubt" and not few):
+            return "retest"
+        before, after = self.uncertainty_db(question)
+        return "better reference" if reason == "evidence" and before > after else "more tones"
+
+    def uncertainty_db(self, question: int = 0) -> tuple[float, float]:
+        """Mean SD in dB of the thresholds that a question looks at: before, and now."""
+        asked = self.sitting.asked[question]
+        persons = self.samples(2000)
+        both = (persons.before, persons.after)
+        then, now = (
+            float(self.at(levels, asked.needs_hz, asked.ear).std(axis=0).mean()) for levels in both
+        )
+        return then, now
+
     @property
     def done(self) -> bool:
         """Decided in every question (an exam: every interval narrow), or given up as unreliable."""
@@ -318,7 +337,9 @@ class Posterior:
             return all(self.decision(j) != "inconclusive" for j in questions)
         low, middle, high = self.thresholds(self.sitting.wanted_hz)
         wide = max(float((high - middle).max()), float((middle - low).max()))
-        return wide <= self.sitting.stopping.within_db and self.p_idle <= self.sitting.stopping.doubt
+        return (
+            wide <= self.sitting.stopping.within_db and self.p_idle <= self.sitting.stopping.doubt
+        )
 
     # Thresholds -----------------------------------------------------------------------------
 
@@ -334,18 +355,22 @@ class Posterior:
         if balanced_for is not None:
             yes = self._yes(balanced_for)[present]
             share = self.shares[present][yes].sum()
-            odds = math.log(self.sitting.stopping.prevalence / (1 - self.sitting.stopping.prevalence))
+            odds = math.log(
+                self.sitting.stopping.prevalence / (1 - self.sitting.stopping.prevalence)
+            )
             logs = logs + np.where(yes, odds - math.log(share / (1.0 - share)), 0.0)
         weights = np.concatenate([
             math.exp(log - logsumexp(logs)) * (m := self.mass(k).sum(axis=(0, 1))) / m.sum()
             for log, k in zip(logs, present, strict=True)
         ])  # fmt: skip
-        everyone = clouds_of.joined([self.clouds[k].persons for k in present])  # type: ignore[union-attr]
+        everyone = clouds_of.joined([c.persons for c in self.clouds if c is not None])
         edges = np.cumsum(weights)
         which = np.searchsorted(edges, (np.arange(count) + rng.random()) / count * edges[-1])
         return everyone.take(np.minimum(which, weights.size - 1))
 
-    def thresholds(self, frequencies_hz: Sequence[float], ear: int = 0) -> tuple[Array, Array, Array]:
+    def thresholds(
+        self, frequencies_hz: Sequence[float], ear: int = 0
+    ) -> tuple[Array, Array, Array]:
         """Low end, median and high end (95 %) of the thresholds of now, in dB."""
         people = self.samples(4000)
         levels = self.at(people.after, frequencies_hz, ear)

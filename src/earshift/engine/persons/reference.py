@@ -51,9 +51,7 @@ def from_audiogram(
         pairs = [population.interpolation(nodes, f) for f in thresholds_db]
         rows = np.array([weights for weights, _ in pairs])
         readings = np.array(list(thresholds_db.values())) - method_offset_db
-        mixture = mixture.given(
-            rows, readings, np.array([v + reading_sd_db**2 for _, v in pairs])
-        )
+        mixture = mixture.given(rows, readings, np.array([v + reading_sd_db**2 for _, v in pairs]))
     rng = np.random.default_rng((seed, 0, 11))
     censored = dict(no_response_db or {})
     levels = mixture.draw(rng, PERSONS if not censored else 50 * PERSONS)
