@@ -22,13 +22,13 @@ Index = NDArray[np.intp]
 SMOOTH_JITTER_DB, JITTER_OCTAVES = 3.0, 1.0
 ROUGH_JITTER_DB = 2.0
 RESIDUAL_DB, RESIDUAL_OCTAVES = 4.0, 0.7
-CHANGED_SHARE = 0.35
+CHANGED_SHARE = 0.2
 BETTER_SHARE = 0.25
 SMALLEST_DB, WORSE_SCALE_DB, BETTER_SCALE_DB = 5.0, 12.0, 8.0
 
 # How often, relative to each other. A change of the low frequencies alone is not what noise does;
 # it is there so that nobody is cleared at frequencies that were never asked about.
-FAMILIES = {"flat": 1.0, "high": 1.0, "notch": 1.0, "low": 0.4, "alone": 0.6}
+FAMILIES = {"flat": 1.0, "high": 1.0, "notch": 1.0, "low": 0.8, "alone": 0.8}
 
 # The audiometric frequencies: a change at one of them alone has faded out at the next.
 _STEPS_HZ = (250.0, 500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0, 12000.0)

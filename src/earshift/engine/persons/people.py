@@ -93,8 +93,13 @@ class Prior(Protocol):
 
 
 def _walk(rng: np.random.Generator, values: Array, scale: float) -> Array:
-    """Gaussian steps with the cloud's own covariance."""
-    size = values.shape[1]
+    """Steps with the cloud's own covariance: Gaussian, or with scale 0 from person to person.
+
+    The difference of two other persons leads from one hump of a cloud to the next.
+    """
+    count, size = values.shape
+    if scale == 0.0:
+        return np.asarray(values[rng.permutation(count)] - values[rng.permutation(count)])
     cov = np.cov(values.T).reshape(size, size) + 1e-6 * np.eye(size)
     steps = rng.standard_normal(values.shape) @ np.linalg.cholesky(cov).T
     return np.asarray(steps * (scale * 2.38 / np.sqrt(size)))
@@ -146,7 +151,7 @@ class Newcomer:
             return Step(to, log_prior - persons.log_prior)
 
         for number in range(self.rounds):
-            yield partial(walk, scale=(1.0, 0.5)[number % 2])
+            yield partial(walk, scale=(1.0, 0.5, 0.0)[number % 3])
 
 
 @dataclass(frozen=True, eq=False)

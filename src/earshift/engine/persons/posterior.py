@@ -30,6 +30,7 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 TIE = 1e-9  # scores closer than this are equal, and the first in the grid's order is asked
+CLEARING_BONUS = 1.25  # for a tone that clears a frequency besides what it tells
 EARS = ("left", "right")
 INTERVAL = (0.025, 0.975)
 FEWEST_EFFECTIVE = 200.0  # persons on a side; below it the numbers are not to be relied on
@@ -443,10 +444,7 @@ class Posterior:
         """Nats that each tone's answer is expected to tell: (places, levels)."""
         if not self.sitting.asked:
             return self._about_thresholds()
-        open_ones = [
-            j for j in range(len(self.sitting.asked)) if self.decision(j) == "inconclusive"
-        ]
-        total = sum(information(*self.hypotheses(j)) for j in open_ones or [0])
+        total = sum(information(*self.hypotheses(j)) for j in self._open or [0])
         return np.asarray(total).reshape(self.shape)
 
     def _about_thresholds(self) -> Array:
@@ -480,21 +478,32 @@ class Posterior:
         When a question only waits for tones that clear it, one of these is asked.
         """
         mask = np.ones(self.shape, dtype=bool) if playable is None else playable
-        wanted = self._clearing_tones() & mask
-        scores = np.where(wanted if wanted.any() else mask, self.scores, -np.inf)
+        clears = self._clearing_tones() & mask
+        scores = self.scores * np.where(clears, CLEARING_BONUS, 1.0)
+        if self._waits_for_clearing and clears.any():
+            mask = clears
+        scores = np.where(mask, scores, -np.inf)
         first = int(np.flatnonzero(scores.ravel() >= scores.max() - TIE)[0])
         return first // self.shape[1], first % self.shape[1]
 
+    @property
+    def _open(self) -> list[int]:
+        """Questions without a decision."""
+        return [j for j in range(len(self.sitting.asked)) if self.decision(j) == "inconclusive"]
+
+    @property
+    def _waits_for_clearing(self) -> bool:
+        """Whether all that is open has evidence enough against it."""
+        stop = self.sitting.stopping
+        enough = all(self.log_bf(j) <= -math.log(stop.bayes_factor) for j in self._open)
+        return enough and self.p_idle <= stop.doubt
+
     def _clearing_tones(self) -> Flags:
-        """Tones that a question waits for whose evidence is enough; none when others do not."""
+        """Tones that, when answered, clear a frequency of an open question."""
         s = self.sitting
         out = np.zeros(self.shape, dtype=bool)
-        limit = math.log(s.stopping.bayes_factor)
-        waiting = [j for j in range(len(s.asked)) if self.decision(j) == "inconclusive"]
-        if self.p_idle > s.stopping.doubt or any(self.log_bf(j) > -limit for j in waiting):
-            return out
         levels = np.array(s.levels_db)
-        for j in waiting:
+        for j in self._open:
             for f, loudest in self.uncleared(j).items():
                 if f in s.frequencies_hz:
                     place = s.asked[j].ear * len(s.frequencies_hz) + s.frequencies_hz.index(f)
