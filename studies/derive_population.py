@@ -148,8 +148,8 @@ def learn_change(path: Path) -> dict[str, Any]:
         "source": "pairs of consecutive audiograms of noise-exposed workers, a public copy of "
         "NIOSH occupational audiograms",
         "derivation": "Workers with an even number. Maximum likelihood of the share of each family "
-        "of change under the noise of two readings, SD 6.1 dB per frequency. Informs the shares "
-        "in change.py, which are round numbers near these.",
+        "of change under the noise of two readings, SD 6.1 dB per frequency. To be held against "
+        "the shares in change.py, which were chosen on the tuning half of the ears.",
         "n_pairs": len(gaps),
         "unchanged_share": weights[0],
         "family_shares": dict(zip(families, weights[1:] / weights[1:].sum(), strict=True)),

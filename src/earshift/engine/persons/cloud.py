@@ -25,6 +25,7 @@ Index = NDArray[np.intp]
 Flags = NDArray[np.bool_]
 
 PERSONS = 2500  # on each side
+EXAM_PERSONS = 4000  # where there is one side only, and the ends of intervals are wanted
 RESAMPLE_BELOW = 0.5  # of the persons, by effective size
 DRAWS_AT_ONCE = 16_384
 MOST_DRAWS = 40 * DRAWS_AT_ONCE  # for a side that is rare

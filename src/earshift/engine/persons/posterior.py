@@ -60,7 +60,7 @@ class Sitting:
     seed: int = 0
     answers: AnswerModel = field(default_factory=AnswerModel)
     stopping: Stopping = field(default_factory=Stopping)
-    persons: int = clouds_of.PERSONS
+    persons: int | None = None  # on each side; None: as many as the kind of sitting needs
 
     @property
     def side_count(self) -> int:
@@ -77,8 +77,9 @@ class Sitting:
     def before_any(self) -> "Posterior":
         """The posterior before any answer; not kept, because few sittings ever go back to it."""
         found, shares = clouds_of.first_clouds(
-            self.prior, self.sides, self.side_count, self.answers, self.seed, self.persons
-        )
+            self.prior, self.sides, self.side_count, self.answers, self.seed,
+            self.persons or (clouds_of.PERSONS if self.asked else clouds_of.EXAM_PERSONS),
+        )  # fmt: skip
         clearing = tuple(
             {} if (any_cloud := next((c for c in found if c), None)) is None
             else q.clearing(any_cloud.persons.before, self.prior.nodes_hz)
