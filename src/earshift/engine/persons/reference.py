@@ -1,0 +1,94 @@
+"""What an earlier sitting says of a person: the cloud that a `Returning` person is drawn from.
+
+From an exam's answers (the fold over them, so it depends on answers and seed alone), from an
+audiogram (readings with their noise; "no response" only says that the threshold is higher), or from
+a population norm. Nobody's spread was measured by an audiogram or a norm: it is the population's.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from earshift.engine.persons import population
+from earshift.engine.persons.people import Earlier
+from earshift.engine.persons.posterior import Posterior
+
+Array = NDArray[np.float64]
+
+PERSONS = 2000
+READING_SD_DB = 6.1 / np.sqrt(2.0)  # two manual readings differ by an SD of 6.1 dB (Mahomed 2013)
+
+
+def from_posterior(posterior: Posterior, nodes_hz: Sequence[float]) -> Earlier:
+    """The persons that an exam's answers leave, at these nodes."""
+    settled = posterior.refreshed()
+    people = settled.samples(PERSONS)
+    ears = people.after.shape[1]
+    levels = np.stack([settled.at(people.after, nodes_hz, ear) for ear in range(ears)], axis=1)
+    return Earlier(tuple(nodes_hz), levels, people.log_spread)
+
+
+def from_audiogram(
+    thresholds_db: Mapping[float, float],
+    nodes_hz: Sequence[float],
+    *,
+    no_response_db: Mapping[float, float] | None = None,
+    reading_sd_db: float = READING_SD_DB,
+    method_offset_db: float = 0.0,
+    seed: int = 0,
+) -> Earlier:
+    """Persons of the population weighed by an audiogram's readings in dB HL.
+
+    `method_offset_db` is what the method reads above the 50 % point. Where there was no response,
+    the level given was the loudest tried.
+    """
+    nodes = tuple(nodes_hz)
+    mixture = population.thresholds(nodes)
+    if thresholds_db:
+        pairs = [population.interpolation(nodes, f) for f in thresholds_db]
+        rows = np.array([weights for weights, _ in pairs])
+        readings = np.array(list(thresholds_db.values())) - method_offset_db
+        mixture = mixture.given(rows, readings, np.array([v + reading_sd_db**2 for _, v in pairs]))
+    rng = np.random.default_rng((seed, 0, 11))
+    censored = dict(no_response_db or {})
+    levels = mixture.draw(rng, PERSONS if not censored else 50 * PERSONS)
+    if censored:
+        log_w = np.zeros(levels.shape[0])
+        for f, loudest in censored.items():
+            weights, variance = population.interpolation(nodes, f)
+            gap = levels @ weights - (loudest - method_offset_db)
+            log_w += np.log(np.maximum(ndtr(gap / np.sqrt(reading_sd_db**2 + variance)), 1e-300))
+        edges = np.cumsum(np.exp(log_w - log_w.max()))
+        spots = (np.arange(PERSONS) + rng.random()) / PERSONS * edges[-1]
+        levels = levels[np.minimum(np.searchsorted(edges, spots), levels.shape[0] - 1)]
+    spread = population.draw_log_spread(rng, PERSONS)
+    return Earlier(nodes, levels[:, None, :], spread[:, None])
+
+
+def from_norm(
+    frequencies_hz: Sequence[float],
+    mean_db: Sequence[float],
+    cov_db2: Any,
+    nodes_hz: Sequence[float],
+    seed: int = 0,
+) -> Earlier:
+    """Persons of a norm: a Gaussian over its frequencies, carried to the nodes."""
+    matrix, extra = population.on_nodes(frequencies_hz, nodes_hz)
+    cov = matrix @ np.array(cov_db2, dtype=float) @ matrix.T + extra + 1e-6 * np.eye(len(nodes_hz))
+    rng = np.random.default_rng((seed, 0, 12))
+    noise = rng.standard_normal((PERSONS, len(nodes_hz)))
+    levels = matrix @ np.array(mean_db, dtype=float) + noise @ np.linalg.cholesky(cov).T
+    spread = population.draw_log_spread(rng, PERSONS)
+    return Earlier(tuple(nodes_hz), levels[:, None, :], spread[:, None])
+
+
+def joined(left: Earlier, right: Earlier) -> Earlier:
+    """Both ears of a person, each known by itself."""
+    return Earlier(
+        left.nodes_hz,
+        np.concatenate([left.levels_db, right.levels_db], axis=1),
+        np.concatenate([left.log_spread, right.log_spread], axis=1),
+    )
