@@ -188,7 +188,7 @@ def test_a_part_without_a_fixed_point_counts_for_nothing() -> None:
             sitting.tell(es.Tone(f, -10.0 if heard else 100.0), heard)
     assert 0.0 <= sitting.p_changed <= 1.0
     model = NotchModel(sitting.domain, es.NotchSettings())
-    state = model.assess(answers_of(sitting.trials, sitting.domain))
+    state = model.assess(sitting.trials)
     assert isinstance(state.converged, bool)
     assert state.log_bf == pytest.approx(sitting.log_bf)
 
