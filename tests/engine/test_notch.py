@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 import earshift as es
 from earshift.cli import app
 from earshift.engine import notch
-from earshift.engine.answers import answers_of
 from earshift.engine.domain import DOMAINS
 from earshift.engine.notch import CENTRES_HZ, DEPTHS_DB, NotchModel, dip, parts_without
 from earshift.studies import notch as notchstudy
