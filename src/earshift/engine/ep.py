@@ -13,6 +13,11 @@ The algorithm is GPML Alg. 3.5 written without square roots of the site precisio
 lapses the likelihood is not log-concave and a site may have negative precision: everything goes
 through (I + S A)^-1 with A = U' W U. Cavities are kept proper by damping, never by clipping.
 
+With lapses EP may have no fixed point at all: an answer that the others all but rule out is either a
+lapse or it overturns them, and no single Gaussian is both. `run` then takes the most surprising
+answers apart: the evidence is the sum over "it was a lapse" (the answer says nothing) and "it was
+not" (the answer is sure), and in each part EP settles.
+
 A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gauss_tau`): that is how
 a threshold read from an audiogram enters.
 """
@@ -33,6 +38,7 @@ from earshift.engine.refusal import Refusal
 Array = NDArray[np.float64]
 
 HEARD, MISSED, GAUSSIAN = 1, -1, 0
+SURE = 2  # factor on an answer that is known to be no lapse
 
 _compiled: set[str] = set()
 
@@ -67,6 +73,7 @@ SQRT_2PI = math.sqrt(2 * math.pi)
 DAMPINGS, ROUNDS = (1.0, 0.5, 0.2), (3, 12, 30)
 SWEEPS = 20  # sweeps in a round, which begins with a fresh posterior
 TOLERANCE = 1e-8
+MOST_APART = 4  # answers that are taken apart where nothing else settles: 16 parts
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -84,11 +91,11 @@ def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float
     """log of one answer's probability under its cavity N(mu, s).
 
     For y = +-1 the likelihood is floor + (1 - guess - lapse) Phi(y f): the floor is the guess rate
-    for a heard tone and the lapse rate for a missed one.
+    for a heard tone and the lapse rate for a missed one. A sure answer (+-2) has no floor.
     """
-    floor = guess if y > 0 else lapse
+    floor = 0.0 if abs(y) == SURE else guess if y > 0 else lapse
     gain = 1.0 - guess - lapse
-    z = y * mu / math.sqrt(1.0 + s)
+    z = (mu if y > 0 else -mu) / math.sqrt(1.0 + s)
     if floor > 0.0:
         return math.log(floor + gain * math.exp(log_ndtr(z)))
     return math.log(gain) + log_ndtr(z)
@@ -97,10 +104,10 @@ def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float
 @njit(cache=True, nogil=True, error_model="numpy")
 def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tuple[float, float]:
     """First and second derivative of `log_tilted` in mu."""
-    floor = guess if y > 0 else lapse
+    floor = 0.0 if abs(y) == SURE else guess if y > 0 else lapse
     gain = 1.0 - guess - lapse
     root = math.sqrt(1.0 + s)
-    z = y * mu / root
+    z = (mu if y > 0 else -mu) / root
     if z > -25.0:
         mass = floor + gain * 0.5 * math.erfc(-z / math.sqrt(2.0))
         ratio = gain * math.exp(-0.5 * z * z) / (SQRT_2PI * mass)
@@ -108,7 +115,7 @@ def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tu
         ratio = 0.0
     else:
         ratio = math.exp(-0.5 * z * z - log_ndtr(z)) / SQRT_2PI
-    g1 = y * ratio / root
+    g1 = (ratio if y > 0 else -ratio) / root
     g2 = -g1 * g1 - ratio * z / (1.0 + s)
     return g1, g2
 
@@ -236,12 +243,96 @@ def product(A, B):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
-    """EP to its fixed point from the given sites (changed in place).
+    """EP to its fixed point from the given sites (changed in place), or around it (`take_apart`).
 
     Returns log_Z, b, G, converged, where for any latent with cross-covariance S_* to z
     the posterior mean is m_* + S_*' b and the posterior covariance S_** - S_*' G S_*;
     b is also dlog_Z/dm, and (b b' - G)/2 is dlog_Z/dS (at the fixed point).
     """
+    log_Z, b, G, ok = settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol)
+    if ok or (guess == 0.0 and lapse == 0.0):
+        return log_Z, b, G, ok
+    tau[:] = 0.0
+    nu[:] = 0.0
+    return take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tol)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def by_surprise(m, S, ia, ib, x, y, guess, lapse):
+    """The answers that may be lapses, those that the others expect least first."""
+    n = x.size
+    mu, Sigma = m.copy(), S.copy()
+    sweep(ia, ib, x, y, guess, lapse, 1.0, np.zeros(n), np.zeros(n), mu, Sigma)
+    expected = np.full(n, np.inf)
+    possible = 0
+    for k in range(n):
+        floor = guess if y[k] == HEARD else lapse
+        if abs(y[k]) != 1 or floor == 0.0:
+            continue
+        a, c = ia[k], ib[k]
+        s = x[k] * x[k] * Sigma[a, a] + 2.0 * x[k] * Sigma[a, c] + Sigma[c, c]
+        expected[k] = y[k] * (x[k] * mu[a] + mu[c]) / math.sqrt(1.0 + max(s, 0.0))
+        possible += 1
+    return np.argsort(expected)[:possible]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tol):
+    """As `settle` returns it, with the most surprising answers taken apart, as few as will do.
+
+    Evidences of the parts add up; b and G of the sum are those of a mixture, so that both are
+    still its derivatives: b = sum v b_c and G = sum v G_c - Cov_v(b_c).
+    """
+    d = m.size
+    order = by_surprise(m, S, ia, ib, x, y, guess, lapse)
+    for count in range(1, min(MOST_APART, order.size) + 1):
+        parts = 1 << count
+        log_Z = np.empty(parts)
+        bs = np.empty((parts, d))
+        Gs = np.empty((parts, d, d))
+        settled = True
+        for c in range(parts):
+            kept = np.ones(x.size, np.bool_)
+            answers = y.copy()
+            constant = 0.0
+            for j in range(count):
+                k = order[j]
+                if (c >> j) & 1:
+                    kept[k] = False
+                    constant += math.log(guess if y[k] == HEARD else lapse)
+                else:
+                    answers[k] = SURE * y[k]
+            n = int(kept.sum())
+            value, b, G, ok = settle(
+                m, S, ia[kept], ib[kept], x[kept], answers[kept], gauss_tau[kept], guess, lapse,
+                np.zeros(n), np.zeros(n), tol,
+            )  # fmt: skip
+            settled &= ok
+            if not settled:
+                break
+            log_Z[c] = value + constant
+            bs[c] = b
+            Gs[c] = G
+        if settled:
+            top = log_Z.max()
+            share = np.exp(log_Z - top)
+            total = share.sum()
+            b = np.zeros(d)
+            G = np.zeros((d, d))
+            for c in range(parts):
+                b += share[c] / total * bs[c]
+            for c in range(parts):
+                for j in range(d):
+                    for k in range(d):
+                        spread = (bs[c, j] - b[j]) * (bs[c, k] - b[k])
+                        G[j, k] += share[c] / total * (Gs[c, j, k] - spread)
+            return top + math.log(total), b, G, True
+    return -np.inf, np.zeros(d), np.zeros((d, d)), False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
+    """EP to its fixed point from the given sites (changed in place): what `run` returns."""
     d = m.size
     n_rows = x.size
     A = np.empty((d, d))
