@@ -13,8 +13,8 @@ The algorithm is GPML Alg. 3.5 written without square roots of the site precisio
 lapses the likelihood is not log-concave and a site may have negative precision: everything goes
 through (I + S A)^-1 with A = U' W U. Cavities are kept proper by damping, never by clipping.
 
-With lapses EP may have no fixed point at all: an answer that the others all but rule out is either a
-lapse or it overturns them, and no single Gaussian is both. `run` then takes the most surprising
+With lapses EP may have no fixed point at all: an answer that the others all but rule out is either
+a lapse or it overturns them, and no single Gaussian is both. `run` then takes the most surprising
 answers apart: the evidence is the sum over "it was a lapse" (the answer says nothing) and "it was
 not" (the answer is sure), and in each part EP settles.
 

@@ -20,7 +20,8 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "evidence": ("plug_in", "laplace", "running"),
     "hyperprior_g": ("population", "reference"),
 }
-# Choices that 0.1.0 did not have: a design that was stored then lacks them and keeps their defaults.
+# Choices that 0.1.0 did not have. A design that was stored then lacks them and keeps their
+# defaults, so these must stay what they are.
 MODELS: dict[str, tuple[str, ...]] = {
     "alternative": ("conjoint", "shift"),
     "free_g": ("all", "mean"),

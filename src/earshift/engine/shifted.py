@@ -2,8 +2,9 @@
 
 f_new(i, phi) = f_old(i, phi) - k (m + r(phi)), k the reference's slope: every threshold is m higher
 than before, give or take a misfit r. The mean shift m takes a few sizes, for the worse and for the
-better, and each size is a Gaussian over fields: EP conditions it on the new answers and its evidence
-weighs it. Nothing is refitted, so that the mixture is one model, fixed before the first tone.
+better, and each size is a Gaussian over fields: EP conditions it on the new answers and its
+evidence weighs it. Nothing is refitted, so that the mixture is one model, fixed before the first
+tone.
 
 No size is near zero. An alternative that puts mass there is hardly another model than "nothing
 changed", and no answer tells the two apart.
@@ -68,7 +69,9 @@ class ShiftPrior:
 def shift_prior(rough_share: float, places: Array) -> ShiftPrior:
     """All sizes of a kind are as likely, worse and better; rough shifts have `rough_share`."""
     sizes, kinds, weights = [], [], []
-    for number, (kind, share) in enumerate(zip(KINDS, (1.0 - rough_share, rough_share), strict=True)):
+    for number, (kind, share) in enumerate(
+        zip(KINDS, (1.0 - rough_share, rough_share), strict=True)
+    ):
         for size in kind.sizes if share > 0.0 else ():
             sizes += [size, -size]
             kinds += [number] * 2
@@ -185,8 +188,8 @@ class Shifted:
             links[number, 1:, 1:] += k**2 * self._misfit(kind, places, used)
         grid = OnGrid(self.prior_means(mean[near], k), cov[0, near].copy(), var, links)
         rates = Rates(self.reference.guess, self.reference.lapse)
-        return shifted_p_heard(
-            self.weights, self.prior.kind, grid, self.bs, self.Gs, intensity, rates
+        return np.asarray(
+            shifted_p_heard(self.weights, self.prior.kind, grid, self.bs, self.Gs, intensity, rates)
         )
 
     def prior_means(self, mean: Array, k: float) -> Array:
@@ -194,7 +197,9 @@ class Shifted:
         return moved(mean, self.prior.sizes, k)
 
     def _misfit(self, kind: Kind, a: Array, b: Array) -> Array:
-        return misfit_covariance(a, b, self.prior.middle, kind.sd, kind.length, kind.tilt)
+        return np.asarray(
+            misfit_covariance(a, b, self.prior.middle, kind.sd, kind.length, kind.tilt)
+        )
 
     def latent_pair(self, component: int, places: Array) -> tuple[Array, Array]:
         """Posterior of (w, h old, h new) at the places under one component: mean, covariance."""
