@@ -41,6 +41,7 @@ Flags = NDArray[np.bool_]
 HESSIAN_STEP = 2e-3  # in the hyperprior's standard deviations
 HESSIAN_TOLERANCE = 1e-6  # of EP, for these differences
 EIGENVALUE_FLOOR = 0.1  # of the whitened Hessian; the hyperprior alone gives 1
+MOST_DOUBTFUL = 0.01  # share of the evidence that may come from fits that did not settle
 TELLABLE = 1e-15  # probability of M_f below which 1 - p is rounding; a larger one lowers the ratio
 MEAN_SD = 12.0  # of c_g where nothing else is free, in latent units: wider than all of hearing
 
@@ -314,14 +315,14 @@ def conjoint(
         log_Z = log_Z + terms
     log_Z = np.where(np.isfinite(log_Z), log_Z, -np.inf)
     rough = np.exp(log_Z - max(log_Z.max(), -1e300))
-    # With lapses EP may have no fixed point at a correlation that the answers all but refute; what
-    # it returns there is no evidence, and the quadrature goes over the others. Such correlations,
-    # and modes not found, are only reported if they might have mattered.
+    # With lapses EP may not settle at a correlation that the answers all but refute: what it then
+    # returns is a rough evidence (see ep.py), and counts as such. Those correlations, and modes not
+    # found, are only reported if they might have mattered.
     doubtful = rough[~(fitted.found & fixed)].sum() / max(rough.sum(), 1e-300)
-    log_Z = np.where(fixed, log_Z, -np.inf)
-    if fixed.any():
-        weights, log_evidence = mixture_weights(log_Z, int(fixed.sum()))
-        uniform = fixed / fixed.sum()
+    usable = np.isfinite(log_Z)
+    if usable.any():
+        weights, log_evidence = mixture_weights(log_Z, int(usable.sum()))
+        uniform = usable / usable.sum()
     else:
         weights = uniform = np.full(rhos.size, 1.0 / rhos.size)
         log_evidence = -math.inf
@@ -334,7 +335,7 @@ def conjoint(
         bs=fitted.bs,
         Gs=fitted.Gs,
         log_evidence=log_evidence,
-        converged=bool(fixed.any() and doubtful < 0.01),
+        converged=bool(usable.any() and doubtful < MOST_DOUBTFUL),
         floored=floored,
     )
 

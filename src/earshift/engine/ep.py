@@ -16,7 +16,9 @@ through (I + S A)^-1 with A = U' W U. Cavities are kept proper by damping, never
 With lapses EP may have no fixed point at all: an answer that the others all but rule out is either
 a lapse or it overturns them, and no single Gaussian is both. `run` then takes the most surprising
 answers apart: the evidence is the sum over "it was a lapse" (the answer says nothing) and "it was
-not" (the answer is sure), and in each part EP settles.
+not" (the answer is sure), and in each part EP settles. Where too many answers contradict each other
+for that, it takes them in once, the most expected first (assumed-density filtering), and says that
+it did not settle: such an evidence is finite and rough, and small wherever this happens.
 
 A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gauss_tau`): that is how
 a threshold read from an audiogram enters.
@@ -73,7 +75,8 @@ SQRT_2PI = math.sqrt(2 * math.pi)
 DAMPINGS, ROUNDS = (1.0, 0.5, 0.2), (3, 12, 30)
 SWEEPS = 20  # sweeps in a round, which begins with a fresh posterior
 TOLERANCE = 1e-8
-MOST_APART = 4  # answers that are taken apart where nothing else settles: 16 parts
+STAGNANT = 0.9  # share of its change that a round keeps where it comes no nearer
+MOST_APART = 3  # answers that are taken apart where nothing else settles: 8 parts
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -251,10 +254,14 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     """
     log_Z, b, G, ok = settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol)
     if ok or (guess == 0.0 and lapse == 0.0):
-        return log_Z, b, G, ok
+        return log_Z if ok else -np.inf, b, G, ok
     tau[:] = 0.0
     nu[:] = 0.0
-    return take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tol)
+    order = by_surprise(m, S, ia, ib, x, y, guess, lapse)
+    log_Z, b, G, ok = take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol)
+    if not ok:
+        log_Z, b, G = take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order)
+    return log_Z, b, G, ok
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -277,14 +284,58 @@ def by_surprise(m, S, ia, ib, x, y, guess, lapse):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tol):
+def take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order):
+    """log_Z, b and G by one pass over the answers, the least surprising first."""
+    d = m.size
+    n = x.size
+    mu, Sigma = m.copy(), S.copy()
+    tau, nu = np.zeros(n), np.zeros(n)
+    u = np.empty(d)
+    log_Z = 0.0
+    late = np.zeros(n, np.bool_)
+    late[order] = True
+    queue = np.concatenate((np.flatnonzero(~late), order[::-1]))
+    for k in queue:
+        a, c = ia[k], ib[k]
+        s = x[k] * x[k] * Sigma[a, a] + 2.0 * x[k] * Sigma[a, c] + Sigma[c, c]
+        f = x[k] * mu[a] + mu[c]
+        if y[k] == GAUSSIAN:
+            tau[k] = gauss_tau[k]
+            spread = s + 1.0 / tau[k]
+            log_Z -= 0.5 * (math.log(spread) + f * f / spread) + math.log(SQRT_2PI)
+            g1, g2 = -f / spread, -1.0 / spread
+        else:
+            log_Z += log_tilted(y[k], f, s, guess, lapse)
+            g1, g2 = tilted_slopes(y[k], f, s, guess, lapse)
+            tau[k] = -g2 / (1.0 + s * g2)
+            nu[k] = (g1 - f * g2) / (1.0 + s * g2)
+        for j in range(d):
+            u[j] = x[k] * Sigma[a, j] + Sigma[c, j]
+        for j in range(d):
+            mu[j] += g1 * u[j]
+            for i in range(d):
+                Sigma[j, i] += g2 * u[j] * u[i]
+    A = np.empty((d, d))
+    r = np.empty(d)
+    assemble(m, ia, ib, x, tau, nu, A, r)
+    AS = product(A, Sigma)
+    G = product(A, AS.T.copy())
+    b = r.copy()
+    for k in range(d):
+        for j in range(d):
+            G[k, j] = A[k, j] - G[k, j]
+            b[k] -= AS[k, j] * r[j]
+    return log_Z, b, G
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
     """As `settle` returns it, with the most surprising answers taken apart, as few as will do.
 
     Evidences of the parts add up; b and G of the sum are those of a mixture, so that both are
     still its derivatives: b = sum v b_c and G = sum v G_c - Cov_v(b_c).
     """
     d = m.size
-    order = by_surprise(m, S, ia, ib, x, y, guess, lapse)
     for count in range(1, min(MOST_APART, order.size) + 1):
         parts = 1 << count
         log_Z = np.empty(parts)
@@ -305,7 +356,7 @@ def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tol):
             n = int(kept.sum())
             value, b, G, ok = settle(
                 m, S, ia[kept], ib[kept], x[kept], answers[kept], gauss_tau[kept], guess, lapse,
-                np.zeros(n), np.zeros(n), tol,
+                np.zeros(n), np.zeros(n), tol, 1,
             )  # fmt: skip
             settled &= ok
             if not settled:
@@ -331,8 +382,11 @@ def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tol):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
-    """EP to its fixed point from the given sites (changed in place): what `run` returns."""
+def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts=3):
+    """EP to its fixed point from the given sites (changed in place): what `run` returns.
+
+    `attempts` is how many of `DAMPINGS` are tried.
+    """
     d = m.size
     n_rows = x.size
     A = np.empty((d, d))
@@ -343,9 +397,13 @@ def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
             tau[n] = gauss_tau[n]
             nu[n] = 0.0
 
+    # Without lapses there is a fixed point and steps only have to be small enough. With them there
+    # may be none, and a round that comes no nearer is the sign of it.
+    impatient = guess > 0.0 or lapse > 0.0
     converged = False
     rounds = 0
     log_det = 0.0
+    last = np.inf
     Sigma = S.copy()
     mu[:] = m
     empty = True
@@ -355,9 +413,10 @@ def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     while not converged:
         if rounds == ROUNDS[attempt]:
             attempt += 1
-            if attempt == len(DAMPINGS):
+            if attempt == attempts:
                 break
             rounds = 0
+            last = np.inf
             empty = False
             for n in range(n_rows):
                 if y[n] != GAUSSIAN:
@@ -385,6 +444,9 @@ def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
                 converged = True
                 break
         rounds += 1
+        if impatient and rounds > 1 and not change < STAGNANT * last:
+            rounds = ROUNDS[attempt]
+        last = change
 
     # b = (I + A S)^-1 r and G = (I + A S)^-1 A, both by way of Sigma = (I + S A)^-1 S.
     assemble(m, ia, ib, x, tau, nu, A, r)

@@ -31,6 +31,9 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
+MOST_DOUBTFUL = 0.01  # weight of components without a fixed point that is not worth a word
+
+
 class Kind(NamedTuple):
     """Shifts of one kind: their mean sizes, each also with a minus, and what may deviate from it.
 
@@ -260,19 +263,20 @@ def shifted(reference: Field, answers: Answers, prior: ShiftPrior) -> Shifted:
             moved(mean, prior.sizes, k), S, prior.kind, answers.place + 1, answers.intensity,
             answers.answer, reference.guess, reference.lapse,
         )  # fmt: skip
-    usable = ok & np.isfinite(log_Z)
+    usable = np.isfinite(log_Z)
     if not usable.any():
         return Shifted(reference, answers, prior, prior.weights, bs, Gs, -math.inf, False)
     log_w = np.where(usable, log_Z, -np.inf) + np.log(prior.weights)
     top = log_w.max()
     mass = np.exp(log_w - top)
+    weights = mass / mass.sum()
     return Shifted(
         reference=reference,
         answers=answers,
         prior=prior,
-        weights=mass / mass.sum(),
+        weights=weights,
         bs=bs,
         Gs=Gs,
         log_evidence=float(top + math.log(mass.sum())),
-        converged=bool(usable.all()),
+        converged=bool(weights[~(ok & usable)].sum() < MOST_DOUBTFUL),
     )

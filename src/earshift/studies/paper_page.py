@@ -206,9 +206,9 @@ def _groups(page: Page, runs: Sequence[Run], max_tones: int) -> None:
     if slower:
         page.add(
             f"Slower than the paper: {', '.join(slower)}. How long an unchanged ear takes is "
-            'decided by the alternative, not by the ear: the evidence for "same" is what M_g loses by '
-            "having expected other answers, and the hyperprior of theta_g, whose width the paper "
-            "does not give, says how far it spreads its expectation (docs/method.md)."
+            'decided by the alternative, not by the ear: the evidence for "same" is what M_g '
+            "loses by having expected other answers, and the hyperprior of theta_g, whose width "
+            "the paper does not give, says how far it spreads its expectation (docs/method.md)."
         )
 
 
