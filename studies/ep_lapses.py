@@ -106,7 +106,7 @@ def evidence_of(
 ) -> tuple[float, bool]:
     """Log evidence by EP, and whether it settled; `apart` also where it does not by itself."""
     n = answers.count
-    value, _, _, ok = (ep.run if apart else ep.settle)(
+    value, _, _, ok = (ep.run_always if apart else ep.run)(
         m, S, np.zeros(n, np.int64), answers.place + 1, answers.intensity, answers.answer,
         answers.gauss_tau, field.guess, field.lapse, np.zeros(n), np.zeros(n), ep.TOLERANCE,
     )  # fmt: skip
@@ -169,6 +169,12 @@ def main() -> None:
         "hypothesis", "lapses", "states", "without a fixed point", "still without",
         "median step, ms", "99.9 % quantile of step / median at as many tones", "largest",
     )  # fmt: skip
+    print(f"## EP with lapses: {given.histories} random histories\n")
+    print(
+        f"Written by `studies/ep_lapses.py --histories {given.histories}`, not edited by hand. "
+        "Tones anywhere on the grid, so that many answers refute a component outright; a screen "
+        "chooses its tones and meets this less often. A state is one component of a hypothesis.\n"
+    )
     print("\n".join(table(columns, rows)))
     for ok, found in errors.items():
         if found:

@@ -248,6 +248,31 @@ def study_sensitivity(
     _variants(cases, title, command, out, jobs, cluster, as_json, against="spread 3 dB")
 
 
+@study.command("floor")
+def study_floor(
+    out: Out,
+    reps: Reps = 4,
+    protocol: Annotated[str, typer.Option(help="Named settings of the change test.")] = (
+        "paper-vague"
+    ),
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's experiment when no answer counts as rarer than a floor."""
+    from earshift.engine.protocol import as_protocol
+    from earshift.studies.paper import floor_cases
+
+    try:
+        cases = floor_cases(as_protocol(protocol), reps, seed)
+    except ValueError as error:
+        raise fail(error) from None
+    title = f"A floor under the likelihood, protocol `{protocol}`"
+    command = f"earshift study floor --protocol {protocol} --reps {reps} --seed {seed}"
+    _variants(cases, title, command, out, jobs, cluster, as_json)
+
+
 @study.command("ears")
 def study_ears(
     out: Out,

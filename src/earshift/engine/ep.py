@@ -14,11 +14,12 @@ lapses the likelihood is not log-concave and a site may have negative precision:
 through (I + S A)^-1 with A = U' W U. Cavities are kept proper by damping, never by clipping.
 
 With lapses EP may have no fixed point at all: an answer that the others all but rule out is either
-a lapse or it overturns them, and no single Gaussian is both. `run` then takes the most surprising
-answers apart: the evidence is the sum over "it was a lapse" (the answer says nothing) and "it was
-not" (the answer is sure), and in each part EP settles. Where too many answers contradict each other
-for that, it takes them in once, the most expected first (assumed-density filtering), and says that
-it did not settle: such an evidence is finite and rough, and small wherever this happens.
+a lapse or it overturns them, and no single Gaussian is both. `run_always` then takes the most
+surprising answers apart: the evidence is the sum over "it was a lapse" (the answer says nothing)
+and "it was not" (the answer is sure), and in each part EP settles. Where too many answers
+contradict each other for that, it takes them in once, the most expected first (assumed-density
+filtering), and says that it did not settle: such an evidence is finite and rough, and small
+wherever this happens.
 
 A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gauss_tau`): that is how
 a threshold read from an audiogram enters.
@@ -246,14 +247,25 @@ def product(A, B):
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
-    """EP to its fixed point from the given sites (changed in place), or around it (`take_apart`).
+    """EP to its fixed point from the given sites (changed in place).
 
     Returns log_Z, b, G, converged, where for any latent with cross-covariance S_* to z
     the posterior mean is m_* + S_*' b and the posterior covariance S_** - S_*' G S_*;
     b is also dlog_Z/dm, and (b b' - G)/2 is dlog_Z/dS (at the fixed point).
     """
-    log_Z, b, G, ok = settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol)
-    if ok or (guess == 0.0 and lapse == 0.0):
+    return settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, False)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run_always(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
+    """As `run`, with an evidence also where lapses leave no fixed point.
+
+    Surprising answers are taken apart then (`take_apart`), which counts as settled, or all are
+    taken in once (`take_once`), which does not.
+    """
+    lapses = guess > 0.0 or lapse > 0.0
+    log_Z, b, G, ok = settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, lapses)
+    if ok or not lapses:
         return log_Z if ok else -np.inf, b, G, ok
     tau[:] = 0.0
     nu[:] = 0.0
@@ -356,7 +368,7 @@ def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
             n = int(kept.sum())
             value, b, G, ok = settle(
                 m, S, ia[kept], ib[kept], x[kept], answers[kept], gauss_tau[kept], guess, lapse,
-                np.zeros(n), np.zeros(n), tol, 1,
+                np.zeros(n), np.zeros(n), tol, 1, True,
             )  # fmt: skip
             settled &= ok
             if not settled:
@@ -382,10 +394,11 @@ def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts=3):
+def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, impatient):
     """EP to its fixed point from the given sites (changed in place): what `run` returns.
 
-    `attempts` is how many of `DAMPINGS` are tried.
+    `attempts` is how many of `DAMPINGS` are tried. The impatient give one up after a round that
+    came no nearer: the sign that there is no fixed point, which only lapses can bring about.
     """
     d = m.size
     n_rows = x.size
@@ -397,9 +410,6 @@ def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts=3
             tau[n] = gauss_tau[n]
             nu[n] = 0.0
 
-    # Without lapses there is a fixed point and steps only have to be small enough. With them there
-    # may be none, and a round that comes no nearer is the sign of it.
-    impatient = guess > 0.0 or lapse > 0.0
     converged = False
     rounds = 0
     log_det = 0.0

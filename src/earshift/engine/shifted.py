@@ -110,7 +110,7 @@ def fit_components(means, S, kind, ib, x, y, guess, lapse):
     ia = np.zeros(n, np.int64)
     none = np.zeros(n)
     for c in range(n_parts):
-        log_Z[c], bs[c], Gs[c], ok[c] = ep.run(
+        log_Z[c], bs[c], Gs[c], ok[c] = ep.run_always(
             means[c], S[kind[c]], ia, ib, x, y, none, guess, lapse,
             np.zeros(n), np.zeros(n), ep.TOLERANCE,
         )  # fmt: skip

@@ -352,6 +352,29 @@ def sensitivity_cases(protocol: Protocol, reps: int, seed: int = 0) -> list[Pape
     ]
 
 
+FLOORS = (0.0, 0.02, 0.04, 0.05, 0.1)
+
+
+def floor_cases(protocol: Protocol, reps: int, seed: int = 0) -> list[PaperCase]:
+    """The paper's experiment when the model takes no answer for rarer than a floor.
+
+    The listeners neither guess nor lapse. It shows what would make cells slower in which one
+    surprising answer decides.
+    """
+    return [
+        case
+        for floor in FLOORS
+        for case in paper_cases(
+            replace(protocol, guess=floor, lapse=floor),
+            reps,
+            strategies=("differential",),
+            seed=seed,
+            label=f"{protocol.name}, no answer rarer than {floor:.0%}",
+            until_right=True,
+        )
+    ]
+
+
 def best_candidates() -> list[Protocol]:
     """The settings among which `best` was chosen, on real ears of the tuning half."""
     narrow = PROTOCOLS["best-0.1"]
