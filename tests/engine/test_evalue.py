@@ -50,6 +50,7 @@ def largest_log_e(
     return most
 
 
+@pytest.mark.slow
 def test_fields_of_the_references_posterior_seldom_reach_a_hundred() -> None:
     """By Ville at most 1 % of them ever do, whatever tones are chosen: 20 of 2,000 are expected at
     most, and 29 leave room for chance (P = 2 % at the worst)."""
