@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types bench bench-peers bench-store bench-serve results picture screenshots constraints clean help
+.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types bench bench-peers bench-store bench-serve results results-paper picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -111,16 +111,30 @@ DATA ?= ../shared/data
 EARS := $(DATA)/nhanes_ears_2011_2016.csv.gz
 results: $(STAMP) ## run all studies and write docs/results.md from them
 	@test -r $(EARS) || { echo "make results needs the real ears: $(EARS) (set DATA=FOLDER)"; exit 1; }
-	$(BIN)/earshift study paper --out results/best --json > /dev/null
-	$(BIN)/earshift study paper --protocol paper --strategies differential --out results/paper --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 10 --out results/tuning --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half held-back --reps 40 --out results/ears --json > /dev/null
-	$(BIN)/earshift study options --reps 1 --out results/options --json > /dev/null
-	$(BIN)/earshift study sensitivity --reps 1 --out results/sensitivity --json > /dev/null
+	$(MAKE) --no-print-directory paper-studies
 	$(BIN)/earshift study rules --ears $(EARS) --half held-back --compared 50 --calibration 150 --full 30 --frontier 30 --out results/rules --json > /dev/null
 	$(BIN)/earshift study both --ears $(EARS) --half held-back --people 120 --screened 80 --sensitivity 20 --out results/both --json > /dev/null
 	$(BIN)/earshift study notch --ears $(EARS) --half held-back --out results/notch --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
+
+results-paper: $(STAMP) ## the paper's part of the results alone: under half an hour on 2 cores
+	@test -r $(EARS) || { echo "make results-paper needs the real ears: $(EARS) (set DATA=FOLDER)"; exit 1; }
+	$(MAKE) --no-print-directory paper-studies
+	$(BIN)/python studies/collect_results.py results docs
+
+.PHONY: paper-studies
+paper-studies: $(STAMP)
+	$(BIN)/earshift study paper --baseline-reps 5 --panel-reps 20 --out results/best --json > /dev/null
+	for name in best-0.1 paper paper-vague literal; do \
+		$(BIN)/earshift study paper --protocol $$name --baseline-reps 0 --panel-reps 5 --out results/$$name --json > /dev/null || exit 1; \
+	done
+	$(BIN)/earshift study floor --reps 4 --out results/floor --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 30 --out results/tuning --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half held-back --protocols best,best-0.1 --reps 40 --out results/ears --json > /dev/null
+	$(BIN)/earshift study options --reps 2 --out results/options --json > /dev/null
+	$(BIN)/earshift study sensitivity --reps 4 --out results/sensitivity --json > /dev/null
+	mkdir -p results/ep
+	$(BIN)/python studies/ep_lapses.py $(EARS) > results/ep/results.md
 
 constraints: ## pin the versions of everything, without addresses
 	$(BIN)/python -m pip install --quiet uv

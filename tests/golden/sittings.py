@@ -51,6 +51,25 @@ DURATION = es.Domain(
         es.Axis("duration_ms", "ms", (10.0, 50.0, 200.0, 500.0), 200.0, 2.0, logarithmic=True),
     ),
 )
+# As stored designs of 0.1.0 have it: by the name of today's `best`, with other settings.
+BEST_OF_0_1 = {
+    "name": "best",
+    "theta_g": "shared",
+    "rho_weights": "posterior",
+    "evidence": "laplace",
+    "hyperprior_g": "reference",
+    "prior_scale": 1.0,
+    "reading_sd_db": 4.3,
+    "rho_points": 10,
+    "rho_low": -0.5,
+    "rho_high": 0.7,
+    "strategy": "differential",
+    "bayes_factor": 100.0,
+    "prior_changed": 0.5,
+    "guess": 0.0,
+    "lapse": 0.0,
+    "max_tones": 30,
+}
 OWN_RULE = es.Rule(
     "own", (es.Criterion((3000.0, 4000.0), 15.0, "all"), es.Criterion((1000.0,), 20.0))
 )
@@ -277,7 +296,7 @@ def _protocol_screens() -> Iterator[tuple[str, Scripted]]:
         "an audiogram": lambda: AUDIOGRAM,
         "a norm": es.population_norm,
     }
-    for protocol in ("best", "paper"):
+    for protocol in ("best", "best-0.1", "paper"):
         for what, reference in references.items():
             for ear, thresholds in ENDS.items():
                 yield (
@@ -288,6 +307,13 @@ def _protocol_screens() -> Iterator[tuple[str, Scripted]]:
                         12,
                     ),
                 )
+    for what, reference in references.items():
+        yield (
+            f"screen by best as 0.1.0 stored it, against {what}",
+            Scripted(
+                lambda r=reference: es.Screen(r(), BEST_OF_0_1, seed=2), one_ear(SHIFTED, 22), 12
+            ),
+        )
     yield (
         "screen, as it comes, silent trials and presses",
         Scripted(

@@ -15,6 +15,7 @@ from PIL import Image
 import earshift
 from earshift.engine.protocol import PROTOCOLS
 from earshift.studies import paper, paper_page
+from earshift.studies.case import Ear
 
 BEST = PROTOCOLS["best"]
 LIMIT = math.log(100.0)
@@ -197,7 +198,7 @@ def test_the_groups_are_means_over_cells(
             f"{np.mean(means):.2f}",
             str(never),
             *map(percent, shares),
-            f"{two_sided:.1f}",
+            f"{two_sided:.2f}",
         ]
         numbers = summary["groups"][kind]
         assert numbers["mean_of_cells"] == pytest.approx(np.mean(means))
@@ -314,6 +315,81 @@ def test_curves_are_numpys_quartiles(frame: pl.DataFrame, old: str, new: str) ->
         assert list(values) == pytest.approx(np.quantile(right, q, axis=0))
 
 
+def test_a_run_that_has_ended_keeps_its_last_probability(frame: pl.DataFrame) -> None:
+    cut = frame.filter((pl.col("rep") > 0) | (pl.col("tone") <= 3))
+    shown = paper_page.curve(cut.filter(pl.col("rep") == 0), "bald", "normal", "slight", 9)
+    whole = paper_page.curve(frame.filter(pl.col("rep") == 0), "bald", "normal", "slight", 9)
+    assert shown.median[:3] == pytest.approx(whole.median[:3])
+    assert shown.median[3:] == pytest.approx([whole.median[2]] * 6)
+
+
+def test_runs_that_met_the_wrong_limit_first_are_marked(
+    frame: pl.DataFrame, screens: dict[Key, tuple[int, str, int]]
+) -> None:
+    marked = 0
+    for old in NAMES:
+        for new in NAMES:
+            shown = paper_page.curve(frame, "differential", old, new, MAX_TONES, LIMIT)
+            wrong = [end for _, outcome, end in bads(screens, old, new) if outcome == "wrong"]
+            assert sorted(tone for tone, _ in shown.wrong) == sorted(wrong)
+            assert all(p < 0.02 for _, p in shown.wrong)
+            marked += len(wrong)
+    assert marked > 0
+
+
+def test_cells_outside_two_standard_errors_are_listed(
+    frame: pl.DataFrame, screens: dict[Key, tuple[int, str, int]], tmp_path: Path
+) -> None:
+    runs = [r for r in paper.runs_of(frame, MAX_TONES) if r.strategy == "differential"]
+    compared, outside = paper_page.agreement(runs)
+    assert compared == 8  # profound to profound is not in the paper's table
+    found = {(old, new): gap for old, new, _, _, gap in outside}
+    for old in NAMES:
+        for new in NAMES:
+            if old == new == "profound":
+                continue
+            tones = [right for right, _, _ in bads(screens, old, new)]
+            mean, sd = paper_page.paper_table()[old, new]
+            error = math.sqrt((max(sd, 0.3) ** 2 + max(np.std(tones, ddof=1), 0.3) ** 2) / 10)
+            gap = (np.mean(tones) - mean) / error
+            assert ((old, new) in found) == (abs(gap) > 2)
+            if (old, new) in found:
+                assert found[old, new] == pytest.approx(gap)
+    vague = PROTOCOLS["paper-vague"]
+    summary = paper_page.write_paper_results(frame, vague, MAX_TONES, "x", tmp_path)
+    assert summary["agreement"]["within"] == 8 - len(outside)
+    text = (tmp_path / "results.md").read_text()
+    assert f"{8 - len(outside)} of 8 cells agree with the paper's" in text
+    for old, new, ours, theirs, gap in outside:
+        assert f"| {old} | {new} | {ours:.1f} | {theirs:g} | {gap:+.1f} |" in text
+
+
+def test_further_repetitions_count_for_the_panels_alone(
+    frame: pl.DataFrame, tmp_path: Path
+) -> None:
+    summary = paper_page.write_paper_results(frame, BEST, MAX_TONES, "x", tmp_path, reps=2)
+    assert summary["groups"]["all"]["runs"] == 2 * 8
+    text = (tmp_path / "results.md").read_text()
+    assert f"Pairs: normal to normal {REPS}, normal to slight {REPS}, all cells {2 * 8}." in text
+
+
+def test_wrongly_judged_pairs_of_real_ears_are_shown(tmp_path: Path) -> None:
+    names = ("normal:3", "slight:0", "mild:14")
+    frame = synthetic(["best"], names, ["differential"], seed=4)
+    ears = {
+        name: Ear(name, ((500.0, level), (1000.0, level + 5.0)))
+        for name, level in zip(names, (10.0, 20.0, 40.0), strict=True)
+    }
+    paper_page.write_variant_results(frame, "t", "c", tmp_path, MAX_TONES, ears=ears)
+    wrong = [key for key, value in summed_up(frame, MAX_TONES).items() if value[1] == "wrong"]
+    text = (tmp_path / "results.md").read_text()
+    assert wrong
+    assert f"The {len(wrong)} runs that were judged wrongly" in text
+    for _, _, old, new, _ in wrong:
+        gap = ears[new].thresholds_db_hl[0][1] - ears[old].thresholds_db_hl[0][1]
+        assert f"| {gap:+.0f} | {abs(gap):.0f} | {gap:+.0f} |" in text
+
+
 def test_cells_and_their_mean_weigh_cells_alike() -> None:
     frame = synthetic(["best"], NAMES, ["differential"])
     runs = paper.runs_of(frame, MAX_TONES)
@@ -354,13 +430,42 @@ def test_variants_are_weighted_like_the_papers_table(tmp_path: Path) -> None:
         weighted = (6 * means["same"] + 12 * means["adjacent"] + 30 * means["far"]) / 48
         outcomes = [outcome for _, outcome, _ in group.values()]
         shares = [outcomes.count(word) / len(group) for word in ("right", "wrong", "undecided")]
-        two_sided = np.mean([end for _, _, end in group.values()])
+        errors, ends = [], []
+        for column in (0, 2):  # tones to the right model, and by the two-sided rule
+            parts = [
+                [group[key][column] for key in group if low <= step(key) <= high]
+                for low, high in kinds.values()
+            ]
+            shares_of = np.array([6, 12, 30]) / 48
+            errors.append(
+                np.sqrt(
+                    sum(
+                        w**2 * np.var(p, ddof=1) / len(p)
+                        for w, p in zip(shares_of, parts, strict=True)
+                    )
+                )
+            )
+            ends.append(sum(w * np.mean(p) for w, p in zip(shares_of, parts, strict=True)))
+        gaps = [
+            [
+                group[key][2] - screens[(labels[0], *key[1:])][2]
+                for key in group
+                if low <= step(key) <= high
+            ]
+            for low, high in kinds.values()
+        ]
+        gap = sum(w * np.mean(g) for w, g in zip(shares_of, gaps, strict=True))
+        error = np.sqrt(
+            sum(w**2 * np.var(g, ddof=1) / len(g) for w, g in zip(shares_of, gaps, strict=True))
+        )
+        near = " ~" if abs(gap) <= 2 * error else ""
         assert table[label] == [
             str(len(group)),
-            f"{weighted:.2f}",
+            f"{weighted:.2f} ± {errors[0]:.2f}",
             *(f"{mean:.1f}" for mean in means.values()),
             *map(percent, shares),
-            f"{two_sided:.1f}",
+            f"{ends[1]:.2f} ± {errors[1]:.2f}",
+            "-" if label == labels[0] else f"{gap:+.2f} ± {error:.2f}{near}",
         ]
         numbers = summary["variants"][label]
         assert numbers["weighted_mean"] == pytest.approx(weighted)

@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from earshift.cli import app
 from earshift.engine.protocol import PROTOCOLS
 from earshift.studies.case import Ear
-from earshift.studies.paper import PaperCase, paper_cases
+from earshift.studies.paper import CURVE_TONES, PaperCase, paper_cases
 from earshift.studies.run import run_study
 
 BEST = PROTOCOLS["best"]
@@ -29,8 +29,9 @@ PATIENCE = 240  # seconds; only a broken program needs them
 
 # One small study, as the library and as the command line spell it.
 CASES = paper_cases(
-    BEST, 3, ("normal", "mild"), ("differential", "random"), 5, max_tones=4, spread_db=3.0
-)
+    BEST, 3, ("normal", "mild"), ("differential", "random"), 5, max_tones=4, spread_db=3.0,
+    until_right=True, least_tones=CURVE_TONES,
+)  # fmt: skip
 COMMAND = [
     "study", "paper", "--classes", "normal,mild", "--strategies", "differential,random",
     "--reps", "3", "--max-tones", "4", "--seed", "5",
@@ -175,7 +176,8 @@ CHANGES: list[dict[str, Any]] = [
     {"lapse": 0.01},
     {"guess": 0.01},
     {"domain": "audiometer"},
-    {"until_right": True},
+    {"until_right": False},
+    {"least_tones": 3},
 ]
 
 

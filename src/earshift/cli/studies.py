@@ -132,12 +132,13 @@ def _variants(
     jobs: int,
     cluster: str | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Run a study that compares variants, write its table and show it."""
     from earshift.studies.paper_page import write_variant_results
 
     frame = _run_study(cases, out, jobs, cluster, as_json)
-    _finish_study(write_variant_results(frame, title, command, out), out, as_json)
+    _finish_study(write_variant_results(frame, title, command, out, **options), out, as_json)
 
 
 def _words(text: str | None) -> list[str] | None:
@@ -157,6 +158,12 @@ def study_paper(
     ] = None,
     max_tones: Annotated[int, typer.Option(min=1, help="Tones of a screen.")] = 30,
     spread: Annotated[float, typer.Option(help="Spread of the simulated listeners, dB.")] = 3.0,
+    baseline_reps: Annotated[
+        int | None, typer.Option(min=0, help="Repetitions of the baselines, if fewer.")
+    ] = None,
+    panel_reps: Annotated[
+        int, typer.Option(min=0, help="Repetitions of the three panels' pairs, if more.")
+    ] = 0,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,
@@ -165,19 +172,22 @@ def study_paper(
     """The paper's experiment: every pair of hearing-loss classes, BADS and three baselines.
 
     Writes one row per tone (tones.parquet), the table of tones to a Bayes factor of 100 beside the
-    paper's (results.md, table.csv) and the paper's figures. If it is stopped or killed, the same
-    command resumes where it left off.
+    paper's (results.md, table.csv) and the paper's figures. A screen ends once the right model has
+    won and 15 tones are played. If it is stopped or killed, the same command resumes where it left
+    off.
     """
     from earshift.engine.protocol import as_protocol
-    from earshift.studies.paper import paper_cases
+    from earshift.studies.paper import CURVE_TONES, paper_cases
     from earshift.studies.paper_page import write_paper_results
 
     try:
         settings = as_protocol(protocol)
         names = _words(strategies) or []
         cases = paper_cases(
-            settings, reps, _words(classes), names, seed, max_tones=max_tones, spread_db=spread
-        )
+            settings, reps, _words(classes), names, seed, baseline_reps=baseline_reps,
+            panel_reps=panel_reps, max_tones=max_tones, spread_db=spread, until_right=True,
+            least_tones=CURVE_TONES,
+        )  # fmt: skip
         if not spread > 0:
             raise Refusal(f"spread must be positive, got {spread}")
     except ValueError as error:
@@ -189,7 +199,12 @@ def study_paper(
     )
     if classes is not None:
         command += f" --classes {classes}"
-    _finish_study(write_paper_results(frame, settings, max_tones, command, out), out, as_json)
+    if baseline_reps is not None:
+        command += f" --baseline-reps {baseline_reps}"
+    if panel_reps:
+        command += f" --panel-reps {panel_reps}"
+    summary = write_paper_results(frame, settings, max_tones, command, out, reps)
+    _finish_study(summary, out, as_json)
 
 
 @study.command("options")
@@ -206,7 +221,8 @@ def study_options(
 
     title = "Protocol options (theta_g, rho_weights, evidence, hyperprior_g)"
     command = f"earshift study options --reps {reps} --seed {seed}"
-    _variants(option_cases(reps, seed), title, command, out, jobs, cluster, as_json)
+    cases = option_cases(reps, seed)
+    _variants(cases, title, command, out, jobs, cluster, as_json, against="paper")
 
 
 @study.command("sensitivity")
@@ -229,6 +245,31 @@ def study_sensitivity(
         raise fail(error) from None
     title = f"Sensitivity of protocol `{protocol}`"
     command = f"earshift study sensitivity --protocol {protocol} --reps {reps} --seed {seed}"
+    _variants(cases, title, command, out, jobs, cluster, as_json, against="spread 3 dB")
+
+
+@study.command("floor")
+def study_floor(
+    out: Out,
+    reps: Reps = 4,
+    protocol: Annotated[str, typer.Option(help="Named settings of the change test.")] = (
+        "paper-vague"
+    ),
+    jobs: Jobs = 2,
+    cluster: Cluster = None,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """The paper's experiment when no answer counts as rarer than a floor."""
+    from earshift.engine.protocol import as_protocol
+    from earshift.studies.paper import floor_cases
+
+    try:
+        cases = floor_cases(as_protocol(protocol), reps, seed)
+    except ValueError as error:
+        raise fail(error) from None
+    title = f"A floor under the likelihood, protocol `{protocol}`"
+    command = f"earshift study floor --protocol {protocol} --reps {reps} --seed {seed}"
     _variants(cases, title, command, out, jobs, cluster, as_json)
 
 
@@ -259,14 +300,16 @@ def study_ears(
             if protocols == "candidates"
             else [as_protocol(name) for name in _words(protocols) or []]
         )
-        cases = ear_cases(chosen, read_ears(ears, half), reps, seed)
+        known = read_ears(ears, half)
+        cases = ear_cases(chosen, known, reps, seed)
     except (ValueError, OSError) as error:
         raise fail(error) from None
     title = f"Real ears (NHANES 2011-2016), {half} half of the people"
     command = (
         f"earshift study ears --half {half} --protocols {protocols} --reps {reps} --seed {seed}"
     )
-    _variants(cases, title, command, out, jobs, cluster, as_json)
+    named = {ear.name: ear for group in known.values() for ear in group}
+    _variants(cases, title, command, out, jobs, cluster, as_json, ears=named)
 
 
 @study.command("rules")

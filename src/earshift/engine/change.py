@@ -31,6 +31,7 @@ from earshift.engine.optimise import at, log_posterior, maximise
 from earshift.engine.protocol import Protocol
 from earshift.engine.question import UNCHANGED, Setup, obstacle_notes
 from earshift.engine.rules import Rule
+from earshift.engine.shifted import Shifted, shift_prior, shifted
 from earshift.engine.thresholds import positive_slope_samples, threshold
 from earshift.engine.tone import Trial
 
@@ -40,6 +41,9 @@ Flags = NDArray[np.bool_]
 HESSIAN_STEP = 2e-3  # in the hyperprior's standard deviations
 HESSIAN_TOLERANCE = 1e-6  # of EP, for these differences
 EIGENVALUE_FLOOR = 0.1  # of the whitened Hessian; the hyperprior alone gives 1
+MOST_DOUBTFUL = 0.01  # share of the evidence that may come from fits that did not settle
+TELLABLE = 1e-15  # probability of M_f below which 1 - p is rounding; a larger one lowers the ratio
+MEAN_SD = 12.0  # of c_g where nothing else is free, in latent units: wider than all of hearing
 
 
 class ConjointFit(NamedTuple):
@@ -290,6 +294,8 @@ def conjoint(
     """
     if protocol.hyperprior_g == "reference":
         prior = prior.centred_on(reference.theta)
+    if protocol.free_g == "mean":
+        prior = prior.of_mean_alone(MEAN_SD)
     if protocol.prior_scale != 1.0:
         prior = prior.scaled(protocol.prior_scale)
     whitened = prior.whitened(answers.places.shape[1])
@@ -309,14 +315,14 @@ def conjoint(
         log_Z = log_Z + terms
     log_Z = np.where(np.isfinite(log_Z), log_Z, -np.inf)
     rough = np.exp(log_Z - max(log_Z.max(), -1e300))
-    # With lapses EP may have no fixed point at a correlation that the answers all but refute; what
-    # it returns there is no evidence, and the quadrature goes over the others. Such correlations,
-    # and modes not found, are only reported if they might have mattered.
+    # With lapses EP may not settle at a correlation that the answers all but refute: what it then
+    # returns is a rough evidence (see ep.py), and counts as such. Those correlations, and modes not
+    # found, are only reported if they might have mattered.
     doubtful = rough[~(fitted.found & fixed)].sum() / max(rough.sum(), 1e-300)
-    log_Z = np.where(fixed, log_Z, -np.inf)
-    if fixed.any():
-        weights, log_evidence = mixture_weights(log_Z, int(fixed.sum()))
-        uniform = fixed / fixed.sum()
+    usable = np.isfinite(log_Z)
+    if usable.any():
+        weights, log_evidence = mixture_weights(log_Z, int(usable.sum()))
+        uniform = usable / usable.sum()
     else:
         weights = uniform = np.full(rhos.size, 1.0 / rhos.size)
         log_evidence = -math.inf
@@ -329,7 +335,7 @@ def conjoint(
         bs=fitted.bs,
         Gs=fitted.Gs,
         log_evidence=log_evidence,
-        converged=bool(fixed.any() and doubtful < 0.01),
+        converged=bool(usable.any() and doubtful < MOST_DOUBTFUL),
         floored=floored,
     )
 
@@ -350,7 +356,7 @@ class ChangePosterior:
     question: "ChangeQuestion"
     answers: Answers
     unchanged: Hypothesis
-    different: Hypothesis
+    different: Hypothesis | Shifted
     log_different: float
 
     evidence_hz: tuple[float, ...] = ()
@@ -371,6 +377,21 @@ class ChangePosterior:
         if not (self.unchanged.converged and math.isfinite(self.log_different)):
             return 0.0  # no fixed point, no evidence; `converged` says so
         return self.log_different - self.unchanged.log_evidence
+
+    def log_ratio_of(self, trial: Trial) -> float:
+        """Log of M_g's over M_f's probability of the next answer, this one: what it is worth.
+
+        0 where either fit did not settle: such an answer counts for nothing.
+        """
+        if not self.converged:
+            return 0.0
+        domain = self.question.domain
+        place = np.array([domain.place_of(trial.tone)])
+        level = np.array([domain.intensity_of(trial.tone)])
+        p_f, p_g = (h.p_heard(place, level)[0, 0] for h in (self.unchanged, self.different))
+        if not trial.heard:
+            p_f, p_g = 1.0 - p_f, 1.0 - p_g
+        return math.log(max(p_g, 1e-300)) - math.log(max(p_f, TELLABLE))
 
     @property
     def p_changed(self) -> float:
@@ -434,6 +455,7 @@ class ChangeQuestion:
         self.settings = settings
         self.reference, self.prior, self.domain = setup.reference, setup.prior, setup.domain
         self.obstacles = unreachable(setup)
+        self.shifts = shift_prior(settings.rough_share, setup.domain.places)
         self.protocol_name = settings.name
 
     def assess(
@@ -442,11 +464,17 @@ class ChangeQuestion:
         """Fit both hypotheses."""
         answers = answers_of(trials, self.domain)
         unchanged = same(self.reference, answers)
-        different = conjoint(self.reference, answers, self.settings, self.prior)
+        different = self._different(answers)
         log_different = different.log_evidence
         if self.settings.evidence == "running":
             log_different = self._running(trials, answers, before)
         return ChangePosterior(self, answers, unchanged, different, log_different)
+
+    def _different(self, answers: Answers) -> Hypothesis | Shifted:
+        """M_g: the paper's other field, or the reference's with its thresholds moved."""
+        if self.settings.alternative == "shift":
+            return shifted(self.reference, answers, self.shifts)
+        return conjoint(self.reference, answers, self.settings, self.prior)
 
     def _running(
         self, trials: Sequence[Trial], answers: Answers, before: ChangePosterior | None

@@ -13,6 +13,14 @@ The algorithm is GPML Alg. 3.5 written without square roots of the site precisio
 lapses the likelihood is not log-concave and a site may have negative precision: everything goes
 through (I + S A)^-1 with A = U' W U. Cavities are kept proper by damping, never by clipping.
 
+With lapses EP may have no fixed point at all: an answer that the others all but rule out is either
+a lapse or it overturns them, and no single Gaussian is both. `run_always` then takes the most
+surprising answers apart: the evidence is the sum over "it was a lapse" (the answer says nothing)
+and "it was not" (the answer is sure), and in each part EP settles. Where too many answers
+contradict each other for that, it takes them in once, the most expected first (assumed-density
+filtering), and says that it did not settle: such an evidence is finite and rough, and small
+wherever this happens.
+
 A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gauss_tau`): that is how
 a threshold read from an audiogram enters.
 """
@@ -33,6 +41,7 @@ from earshift.engine.refusal import Refusal
 Array = NDArray[np.float64]
 
 HEARD, MISSED, GAUSSIAN = 1, -1, 0
+SURE = 2  # factor on an answer that is known to be no lapse
 
 _compiled: set[str] = set()
 
@@ -67,6 +76,8 @@ SQRT_2PI = math.sqrt(2 * math.pi)
 DAMPINGS, ROUNDS = (1.0, 0.5, 0.2), (3, 12, 30)
 SWEEPS = 20  # sweeps in a round, which begins with a fresh posterior
 TOLERANCE = 1e-8
+STAGNANT = 0.9  # share of its change that a round keeps where it comes no nearer
+MOST_APART = 3  # answers that are taken apart where nothing else settles: 8 parts
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -84,11 +95,11 @@ def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float
     """log of one answer's probability under its cavity N(mu, s).
 
     For y = +-1 the likelihood is floor + (1 - guess - lapse) Phi(y f): the floor is the guess rate
-    for a heard tone and the lapse rate for a missed one.
+    for a heard tone and the lapse rate for a missed one. A sure answer (+-2) has no floor.
     """
-    floor = guess if y > 0 else lapse
+    floor = 0.0 if abs(y) == SURE else guess if y > 0 else lapse
     gain = 1.0 - guess - lapse
-    z = y * mu / math.sqrt(1.0 + s)
+    z = (mu if y > 0 else -mu) / math.sqrt(1.0 + s)
     if floor > 0.0:
         return math.log(floor + gain * math.exp(log_ndtr(z)))
     return math.log(gain) + log_ndtr(z)
@@ -97,10 +108,10 @@ def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float
 @njit(cache=True, nogil=True, error_model="numpy")
 def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tuple[float, float]:
     """First and second derivative of `log_tilted` in mu."""
-    floor = guess if y > 0 else lapse
+    floor = 0.0 if abs(y) == SURE else guess if y > 0 else lapse
     gain = 1.0 - guess - lapse
     root = math.sqrt(1.0 + s)
-    z = y * mu / root
+    z = (mu if y > 0 else -mu) / root
     if z > -25.0:
         mass = floor + gain * 0.5 * math.erfc(-z / math.sqrt(2.0))
         ratio = gain * math.exp(-0.5 * z * z) / (SQRT_2PI * mass)
@@ -108,7 +119,7 @@ def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tu
         ratio = 0.0
     else:
         ratio = math.exp(-0.5 * z * z - log_ndtr(z)) / SQRT_2PI
-    g1 = y * ratio / root
+    g1 = (ratio if y > 0 else -ratio) / root
     g2 = -g1 * g1 - ratio * z / (1.0 + s)
     return g1, g2
 
@@ -242,6 +253,153 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     the posterior mean is m_* + S_*' b and the posterior covariance S_** - S_*' G S_*;
     b is also dlog_Z/dm, and (b b' - G)/2 is dlog_Z/dS (at the fixed point).
     """
+    return settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, False)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def run_always(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
+    """As `run`, with an evidence also where lapses leave no fixed point.
+
+    Surprising answers are taken apart then (`take_apart`), which counts as settled, or all are
+    taken in once (`take_once`), which does not.
+    """
+    lapses = guess > 0.0 or lapse > 0.0
+    log_Z, b, G, ok = settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, lapses)
+    if ok or not lapses:
+        return log_Z if ok else -np.inf, b, G, ok
+    tau[:] = 0.0
+    nu[:] = 0.0
+    order = by_surprise(m, S, ia, ib, x, y, guess, lapse)
+    log_Z, b, G, ok = take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol)
+    if not ok:
+        log_Z, b, G = take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order)
+    return log_Z, b, G, ok
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def by_surprise(m, S, ia, ib, x, y, guess, lapse):
+    """The answers that may be lapses, those that the others expect least first."""
+    n = x.size
+    mu, Sigma = m.copy(), S.copy()
+    sweep(ia, ib, x, y, guess, lapse, 1.0, np.zeros(n), np.zeros(n), mu, Sigma)
+    expected = np.full(n, np.inf)
+    possible = 0
+    for k in range(n):
+        floor = guess if y[k] == HEARD else lapse
+        if abs(y[k]) != 1 or floor == 0.0:
+            continue
+        a, c = ia[k], ib[k]
+        s = x[k] * x[k] * Sigma[a, a] + 2.0 * x[k] * Sigma[a, c] + Sigma[c, c]
+        expected[k] = y[k] * (x[k] * mu[a] + mu[c]) / math.sqrt(1.0 + max(s, 0.0))
+        possible += 1
+    return np.argsort(expected)[:possible]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order):
+    """log_Z, b and G by one pass over the answers, the least surprising first."""
+    d = m.size
+    n = x.size
+    mu, Sigma = m.copy(), S.copy()
+    tau, nu = np.zeros(n), np.zeros(n)
+    u = np.empty(d)
+    log_Z = 0.0
+    late = np.zeros(n, np.bool_)
+    late[order] = True
+    queue = np.concatenate((np.flatnonzero(~late), order[::-1]))
+    for k in queue:
+        a, c = ia[k], ib[k]
+        s = x[k] * x[k] * Sigma[a, a] + 2.0 * x[k] * Sigma[a, c] + Sigma[c, c]
+        f = x[k] * mu[a] + mu[c]
+        if y[k] == GAUSSIAN:
+            tau[k] = gauss_tau[k]
+            spread = s + 1.0 / tau[k]
+            log_Z -= 0.5 * (math.log(spread) + f * f / spread) + math.log(SQRT_2PI)
+            g1, g2 = -f / spread, -1.0 / spread
+        else:
+            log_Z += log_tilted(y[k], f, s, guess, lapse)
+            g1, g2 = tilted_slopes(y[k], f, s, guess, lapse)
+            tau[k] = -g2 / (1.0 + s * g2)
+            nu[k] = (g1 - f * g2) / (1.0 + s * g2)
+        for j in range(d):
+            u[j] = x[k] * Sigma[a, j] + Sigma[c, j]
+        for j in range(d):
+            mu[j] += g1 * u[j]
+            for i in range(d):
+                Sigma[j, i] += g2 * u[j] * u[i]
+    A = np.empty((d, d))
+    r = np.empty(d)
+    assemble(m, ia, ib, x, tau, nu, A, r)
+    AS = product(A, Sigma)
+    G = product(A, AS.T.copy())
+    b = r.copy()
+    for k in range(d):
+        for j in range(d):
+            G[k, j] = A[k, j] - G[k, j]
+            b[k] -= AS[k, j] * r[j]
+    return log_Z, b, G
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
+    """As `settle` returns it, with the most surprising answers taken apart, as few as will do.
+
+    Evidences of the parts add up; b and G of the sum are those of a mixture, so that both are
+    still its derivatives: b = sum v b_c and G = sum v G_c - Cov_v(b_c).
+    """
+    d = m.size
+    for count in range(1, min(MOST_APART, order.size) + 1):
+        parts = 1 << count
+        log_Z = np.empty(parts)
+        bs = np.empty((parts, d))
+        Gs = np.empty((parts, d, d))
+        settled = True
+        for c in range(parts):
+            kept = np.ones(x.size, np.bool_)
+            answers = y.copy()
+            constant = 0.0
+            for j in range(count):
+                k = order[j]
+                if (c >> j) & 1:
+                    kept[k] = False
+                    constant += math.log(guess if y[k] == HEARD else lapse)
+                else:
+                    answers[k] = SURE * y[k]
+            n = int(kept.sum())
+            value, b, G, ok = settle(
+                m, S, ia[kept], ib[kept], x[kept], answers[kept], gauss_tau[kept], guess, lapse,
+                np.zeros(n), np.zeros(n), tol, 1, True,
+            )  # fmt: skip
+            settled &= ok
+            if not settled:
+                break
+            log_Z[c] = value + constant
+            bs[c] = b
+            Gs[c] = G
+        if settled:
+            top = log_Z.max()
+            share = np.exp(log_Z - top)
+            total = share.sum()
+            b = np.zeros(d)
+            G = np.zeros((d, d))
+            for c in range(parts):
+                b += share[c] / total * bs[c]
+            for c in range(parts):
+                for j in range(d):
+                    for k in range(d):
+                        spread = (bs[c, j] - b[j]) * (bs[c, k] - b[k])
+                        G[j, k] += share[c] / total * (Gs[c, j, k] - spread)
+            return top + math.log(total), b, G, True
+    return -np.inf, np.zeros(d), np.zeros((d, d)), False
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, impatient):
+    """EP to its fixed point from the given sites (changed in place): what `run` returns.
+
+    `attempts` is how many of `DAMPINGS` are tried. The impatient give one up after a round that
+    came no nearer: the sign that there is no fixed point, which only lapses can bring about.
+    """
     d = m.size
     n_rows = x.size
     A = np.empty((d, d))
@@ -255,6 +413,7 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     converged = False
     rounds = 0
     log_det = 0.0
+    last = np.inf
     Sigma = S.copy()
     mu[:] = m
     empty = True
@@ -264,9 +423,10 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     while not converged:
         if rounds == ROUNDS[attempt]:
             attempt += 1
-            if attempt == len(DAMPINGS):
+            if attempt == attempts:
                 break
             rounds = 0
+            last = np.inf
             empty = False
             for n in range(n_rows):
                 if y[n] != GAUSSIAN:
@@ -294,6 +454,9 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
                 converged = True
                 break
         rounds += 1
+        if impatient and rounds > 1 and not change < STAGNANT * last:
+            rounds = ROUNDS[attempt]
+        last = change
 
     # b = (I + A S)^-1 r and G = (I + A S)^-1 A, both by way of Sigma = (I + S A)^-1 S.
     assemble(m, ia, ib, x, tau, nu, A, r)

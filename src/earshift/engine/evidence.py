@@ -117,7 +117,7 @@ def run_ears_apart(m, K, ia, ib, rows, rates, sites, tol):
     for start in (0, one):
         own = np.flatnonzero(ia == start)
         own_tau, own_nu = sites.tau[own], sites.nu[own]
-        value, own_b, own_G, settled = ep.run(
+        value, own_b, own_G, settled = ep.run_always(
             m, K, ia[own] - start, ib[own] - start, rows.x[own], rows.y[own], rows.gauss_tau[own],
             rates.guess, rates.lapse, own_tau, own_nu, tol,
         )  # fmt: skip
@@ -152,7 +152,7 @@ def evidence(theta, rho, reference, rows, rates, sites, tol):
         if paired:
             m = np.concatenate((m, m))
             S = kernels.both_ears(K, rows.between_ears)
-        log_Z, b, G, ok = ep.run(
+        log_Z, b, G, ok = ep.run_always(
             m, S, ia, ib, rows.x, rows.y, rows.gauss_tau, rates.guess, rates.lapse,
             sites.tau, sites.nu, tol,
         )  # fmt: skip

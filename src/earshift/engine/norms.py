@@ -103,6 +103,15 @@ class Hyperprior:
         """The same mode with all standard deviations multiplied by a factor."""
         return replace(self, cov=tuple(tuple(factor**2 * c for c in row) for row in self.cov))
 
+    def of_mean_alone(self, sd: float) -> "Hyperprior":
+        """The same mode, with c free by this SD and all but nothing else."""
+        size = len(self.cov)
+        spread = np.diag([sd**2, *[_HELD**2] * (size - 1)])
+        return replace(self, cov=tuple(tuple(row) for row in spread.tolist()))
+
+
+_HELD = 1e-4  # SD of a hyperparameter that is not free, in log units: too small to be seen
+
 
 READING_SD_DB = 4.3  # of one threshold of an audiogram; the hyperprior's length depends on it
 

@@ -15,6 +15,7 @@ from earshift.engine.evidence import Sites, evidence
 SEARCH_TOLERANCE = 1e-5  # EP, while the hyperparameters are still moving
 GRADIENT_TOLERANCE = 2e-4  # in the hyperprior's standard deviations
 MAX_STEPS = 60
+MAX_EVALUATIONS = 120  # most fits need about a dozen; with lapses the evidence may have small jumps
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -41,10 +42,10 @@ def log_posterior(u, rhos, prior, reference, rows, rates, sites, tol):
     grads = np.empty((n_rho, size))
     top = -np.inf
     for j in range(n_rho):
-        value, slope, _, _, ok = evidence(
+        value, slope, _, _, _ = evidence(
             theta, rhos[j], reference, rows, rates, Sites(sites.tau[j], sites.nu[j]), tol
         )
-        log_Z[j] = value if ok else -np.inf
+        log_Z[j] = value if math.isfinite(value) else -np.inf
         top = max(top, log_Z[j])
         for p in range(size):
             grads[j, p] = slope[p]
@@ -77,8 +78,9 @@ def maximise(u, H, rhos, prior, reference, rows, rates, sites):
     grad = np.zeros(size)
     fall = np.zeros(size)
     value, scale, rise = -np.inf, 0.0, 0.0
-    steps, shrinks = 0, 0
+    steps, shrinks, evaluations = 0, 0, 0
     while True:
+        evaluations += 1
         new_value, new_grad = log_posterior(
             trial, rhos, prior, reference, rows, rates, sites, SEARCH_TOLERANCE
         )
@@ -87,7 +89,7 @@ def maximise(u, H, rhos, prior, reference, rows, rates, sites):
         # The small allowance is EP's own tolerance: below it a rise cannot be seen.
         if not new_value >= value + 1e-4 * scale * rise - 1e-7:
             shrinks += 1
-            if shrinks == 25:
+            if shrinks == 25 or evaluations >= MAX_EVALUATIONS:
                 return largest(grad) < 100.0 * GRADIENT_TOLERANCE
             scale *= 0.4
             for p in range(size):

@@ -1,7 +1,7 @@
 """`Protocol`: every choice that the paper leaves open, as a named setting (method.md)."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,13 @@ OPTIONS: dict[str, tuple[str, ...]] = {
     "evidence": ("plug_in", "laplace", "running"),
     "hyperprior_g": ("population", "reference"),
 }
+# Choices that 0.1.0 did not have. A design that was stored then lacks them and keeps their
+# defaults, so these must stay what they are.
+MODELS: dict[str, tuple[str, ...]] = {
+    "alternative": ("conjoint", "shift"),
+    "free_g": ("all", "mean"),
+}
+LATER = {"alternative": "conjoint", "free_g": "all", "rough_share": 0.25}
 
 
 @dataclass(frozen=True)
@@ -45,6 +52,14 @@ class Protocol:
         guess: probability of "heard" without hearing, from 0 to below 0.5.
         lapse: probability of "missed" in spite of hearing, from 0 to below 0.5.
         max_tones: after which the screen is done, decided or not.
+        alternative: what a changed ear is: "conjoint" (the paper's M_g, another field that is
+            correlated with the reference's) or "shift" (the reference's field with its thresholds
+            moved; `shifted.py`). A shift has no theta_g and no correlations: the settings of these
+            do not matter then.
+        free_g: what is fitted of theta_g: "all", or the "mean" alone (the paper's equation at its
+            word: one kernel for both exams).
+        rough_share: of the shifts, the prior share of those that differ much from frequency to
+            frequency, from 0 to below 1.
     """
 
     name: str = "custom"
@@ -63,9 +78,12 @@ class Protocol:
     guess: float = 0.0
     lapse: float = 0.0
     max_tones: int = 30
+    alternative: str = "conjoint"
+    free_g: str = "all"
+    rough_share: float = 0.25
 
     def __post_init__(self) -> None:
-        for name, known in OPTIONS.items():
+        for name, known in {**OPTIONS, **MODELS}.items():
             if getattr(self, name) not in known:
                 raise Refusal(
                     f"protocol setting {name} must be one of {', '.join(known)}, "
@@ -76,7 +94,7 @@ class Protocol:
             object.__setattr__(self, name, whole(getattr(self, name), name, 1))
         for name in (
             "prior_scale", "reading_sd_db", "rho_low", "rho_high",
-            "bayes_factor", "prior_changed", "guess", "lapse",
+            "bayes_factor", "prior_changed", "guess", "lapse", "rough_share",
         ):  # fmt: skip
             object.__setattr__(self, name, finite(getattr(self, name), name))
         if not -1.0 <= self.rho_low <= self.rho_high <= 1.0:
@@ -93,6 +111,8 @@ class Protocol:
             raise Refusal(
                 f"prior_changed must lie between 0 and 1, both excluded, got {self.prior_changed!r}"
             )
+        if not 0.0 <= self.rough_share < 1.0:
+            raise Refusal(f"rough_share must be from 0 to below 1, got {self.rough_share!r}")
         ep.check_rates(self.guess, self.lapse)
 
     @property
@@ -100,21 +120,38 @@ class Protocol:
         """The correlations that M_g is averaged over."""
         return np.linspace(self.rho_low, self.rho_high, self.rho_points)
 
+    @property
+    def coherent(self) -> bool:
+        """Whether M_g's predictions are those of one model, fixed before the first tone.
+
+        With a refitted theta_g, or correlations that keep their prior weight, they are not: what
+        was said of an earlier answer is then no part of what is said of a later one.
+        """
+        fixed = self.theta_g == "fixed" and self.rho_weights == "posterior"
+        return fixed or self.alternative == "shift"
+
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """As plain data, without the later settings where they are at their defaults."""
+        given = asdict(self)
+        return {key: value for key, value in given.items() if LATER.get(key) != value}
 
 
+_PAPER = Protocol(
+    name="paper",
+    theta_g="per_rho",
+    rho_weights="prior",
+    evidence="laplace",
+    hyperprior_g="reference",
+)
 PROTOCOLS: dict[str, Protocol] = {
-    "paper": Protocol(
-        name="paper",
-        theta_g="per_rho",
-        rho_weights="prior",
-        evidence="laplace",
-        hyperprior_g="reference",
-    ),
+    "paper": _PAPER,
+    # The hyperprior's width, which the paper does not give, decides how long "same" takes.
+    "paper-vague": replace(_PAPER, name="paper-vague", prior_scale=4.0),
+    "literal": replace(_PAPER, name="literal", evidence="running", free_g="mean"),
     # Chosen on real ears of the tuning half (`earshift study ears`), not on the paper's classes.
-    "best": Protocol(
-        name="best",
+    "best": Protocol(name="best", alternative="shift"),
+    "best-0.1": Protocol(
+        name="best-0.1",
         theta_g="shared",
         rho_weights="posterior",
         evidence="laplace",

@@ -132,7 +132,7 @@ class Screen(Procedure):
         reference: an earlier `Exam`, an `Audiogram` or a `Norm`; of both ears, a mapping of
             "right" and "left" to theirs, or one exam of both. None where a notch is asked about.
         protocol: how change is tested where no rule is asked about: a `Protocol`, its name or a
-            mapping of settings; "best" by default.
+            mapping of settings; "best" by default ("best-0.1" on other axes than a tone's).
         ears: "both", or None for one ear.
         rule: a threshold-shift rule by name, or a `Rule`.
         hypotheses: "notch", or None.
@@ -179,7 +179,7 @@ class Screen(Procedure):
             raise Refusal("settings belong to a rule; without one give a protocol")
         self.rule = None if rule is None else as_rule(rule, allow_unverified)
         self.hypotheses = hypotheses
-        self.protocol = as_protocol("best" if protocol is None else protocol)
+        self.protocol = as_protocol(_usual(reference, domain) if protocol is None else protocol)
         self._inquiry = _inquiry(self.protocol, self.rule, hypotheses, settings)
         self.settings = RuleSettings() if self.rule is None else _settings(settings, RuleSettings)
         self.notch = NotchSettings() if hypotheses is None else _settings(settings, NotchSettings)
@@ -306,6 +306,25 @@ class Screen(Procedure):
     def log_bf(self) -> float:
         """Log Bayes factor, in nats: log evidence of changed over unchanged; of one ear."""
         return self.state.log_bf
+
+    @property
+    def e_value(self) -> float | None:
+        """Anytime-valid factor for change, in a screen of one ear by a protocol; else None.
+
+        The product of M_g's over M_f's probability of every answer, each said before it came. For
+        an ear that answers as the reference's field does, the chance that it ever reaches 100 is
+        at most 1 %, whatever tones were chosen and whenever one stops (method.md).
+        """
+        return self._track().e_value
+
+    @property
+    def e_value_same(self) -> float | None:
+        """The same for "unchanged", on average over changed ears; None where that does not hold.
+
+        It holds where M_g is one model fixed before the first tone: `best`, and a protocol with
+        theta_g "fixed" and rho_weights "posterior".
+        """
+        return self._track().e_value_same
 
     @property
     def p_changed(self) -> float:
@@ -463,6 +482,12 @@ class Screen(Procedure):
         for _ in range(whole(data.get("presses", 0), "presses", 0)):
             screen.tell_press()
         return screen
+
+
+def _usual(reference: object, domain: object) -> str:
+    """`best`, whose shifts are those of ears; on other axes than a tone's, 0.1.0's settings."""
+    known = reference.domain if domain is None and isinstance(reference, Exam) else domain
+    return "best-0.1" if isinstance(known, Domain) and not known.of_tones else "best"
 
 
 def _p_same_change(alike_share: float | None, ears: str | None) -> float:

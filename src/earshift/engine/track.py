@@ -4,6 +4,7 @@ A `Screen` holds one of these, or two that are tied: what happened to one ear of
 likelier to have happened to the other.
 """
 
+import math
 from collections.abc import Sequence
 from copy import copy
 from typing import Self, cast
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 
 from earshift.engine import choose, field
 from earshift.engine.answers import answers_of
+from earshift.engine.change import ChangePosterior
 from earshift.engine.cross_hearing import own_ear_only
 from earshift.engine.limits import allowed
 from earshift.engine.procedure import SAMPLE, chance
+from earshift.engine.protocol import Protocol
 from earshift.engine.question import CLEARING, Posterior, Question, Setup
 from earshift.engine.rules import unverified_note
 from earshift.engine.thresholds import (
@@ -32,6 +35,7 @@ from earshift.engine.verdict import FAIR_PRESSES, PlaceShift, Shift, Verdict, re
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+LARGEST_LOG = 700.0  # of a number that a float can hold
 UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
 
 
@@ -99,6 +103,35 @@ class EarTrack:
         earlier = copy(self)
         earlier.trials = self.trials[:tones]
         return earlier.p_changed
+
+    @property
+    def e_value(self) -> float | None:
+        """Product of p_g/p_f over this ear's answers, each predicted from those before it.
+
+        None where a rule or a notch is asked about. The other ear's answers do not count.
+        """
+        log_e = 0.0
+        for number, trial in enumerate(self.trials):
+            earlier = copy(self)
+            earlier.trials = self.trials[:number]
+            known = earlier.own_posterior  # kept in the dict that both share
+            if not isinstance(known, ChangePosterior):
+                return None
+            log_e += known.log_ratio_of(trial)
+        if not isinstance(self.own_posterior, ChangePosterior):
+            return None
+        return math.exp(min(log_e, LARGEST_LOG))
+
+    @property
+    def e_value_same(self) -> float | None:
+        """The reverse, 1 / `e_value`, for "unchanged"; None where M_g is not one model.
+
+        It holds on average over the changes that M_g expects, not for each of them.
+        """
+        forward = self.e_value
+        if forward is None or not cast(Protocol, self.question.settings).coherent:
+            return None
+        return 1.0 / max(forward, math.exp(-LARGEST_LOG))
 
     @property
     def converged(self) -> bool:

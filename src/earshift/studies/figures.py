@@ -117,14 +117,21 @@ STYLES = {
 }
 
 
+WRONG_FIRST = "BADS: limit met for the wrong model first"
+
+
 @dataclass(frozen=True)
 class Curve:
-    """P(right model) after each tone: median and quartiles over repetitions."""
+    """P(right model) after each tone: median and quartiles over repetitions.
+
+    `wrong` has a point (tone, P) for every run that met the limit for the wrong model first.
+    """
 
     strategy: str
     median: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
+    wrong: Sequence[tuple[int, float]] = ()
 
 
 def _draw_curves(axes: Axes, curves: Sequence[Curve]) -> None:
@@ -133,7 +140,17 @@ def _draw_curves(axes: Axes, curves: Sequence[Curve]) -> None:
         tones = range(1, len(curve.median) + 1)
         axes.fill_between(tones, curve.low, curve.high, color=colour, alpha=0.15, linewidth=0)
         axes.plot(tones, curve.median, line, color=colour, linewidth=1.4, label=label)
-    axes.set_ylim(-0.02, 1.02)
+    for curve in curves:
+        if curve.wrong and curve.strategy == "differential":
+            axes.plot(
+                [tone for tone, _ in curve.wrong],
+                [p for _, p in curve.wrong],
+                "x",
+                color="black",
+                markersize=5,
+                label=WRONG_FIRST,
+            )
+    axes.set_ylim(-0.05, 1.05)
     axes.grid(color="#dddddd", linewidth=0.5)
 
 
@@ -158,12 +175,21 @@ def save_strategy_panels(panels: Sequence[tuple[str, Sequence[Curve]]], path: Pa
 def save_grid(names: Sequence[str], curves: dict[tuple[str, str], Curve], path: Path) -> Path:
     """The paper's grid: P(right model) for every pair, old conditions down, new across."""
     size = len(names)
-    figure = Figure(figsize=(1.6 * size + 0.8, 1.35 * size + 0.6), layout="constrained")
+    figure = Figure(figsize=(1.6 * size + 0.8, 1.35 * size + 0.9), layout="constrained")
+    entries: dict[str, Artist] = {}
     for row, old in enumerate(names):
         for column, new in enumerate(names):
             axes = figure.add_subplot(size, size, row * size + column + 1)
             if (old, new) in curves:
-                _draw_curves(axes, [curves[(old, new)]])
+                found = curves[(old, new)]
+                _draw_curves(axes, [found])
+                handles, labels = axes.get_legend_handles_labels()
+                entries.update(zip(labels, handles, strict=True))
+                if found.wrong:
+                    axes.text(
+                        0.95, 0.4, f"{len(found.wrong)} wrong", fontsize=7, ha="right",
+                        transform=axes.transAxes,
+                    )  # fmt: skip
             axes.tick_params(labelsize=6)
             axes.set_yticks([0, 0.5, 1])
             if row == 0:
@@ -175,6 +201,8 @@ def save_grid(names: Sequence[str], curves: dict[tuple[str, str], Curve], path: 
             if column:
                 axes.set_yticklabels([])
     figure.supxlabel("tones", fontsize=9)
+    figure.supylabel("P(right model): median and quartiles", fontsize=9)
+    figure.legend(entries.values(), entries.keys(), loc="outside upper center", ncols=2, fontsize=8)
     figure.savefig(path, dpi=140)
     return path
 

@@ -7,6 +7,7 @@ sees truth and engine together.
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
 
 BASELINES = ("bald", "uncertainty", "random")
 STRATEGIES = ("differential", *BASELINES)
-BASELINE_TONES = 50
+BASELINE_TONES = 30
 FIRST_TONES = 50
+CURVE_TONES = 15  # every screen of the paper's experiment goes on so far: the paper's curves do
+PANELS = (("normal", "normal"), ("normal", "slight"), ("moderate", "moderately-severe"))
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class PaperCase(Case):
     guess: float = 0.0
     domain: str = "fine"
     until_right: bool = False  # stop a screen once the right model has won: enough for a table
+    least_tones: int = 0  # but not before so many tones: enough for a curve
     columns: ClassVar[tuple[str, ...]] = (
         "protocol", "strategy", "old", "new", "rep", "tone", "frequency_hz", "level_db_hl",
         "heard", "log_bf", "p_changed",
@@ -55,9 +59,9 @@ class PaperCase(Case):
 
     def rows(self) -> list[Row]:
         """Every strategy meets the same first exam and the same listener draws."""
-        names = (self.seed, self.rep, self.old.name)
-        first = Exam(seed=seed_of(*names), max_tones=FIRST_TONES, domain=DOMAINS[self.domain])
-        run(first, self._listener(self.old, *names, "first"))
+        first = first_exam(
+            self.old, self.seed, self.rep, self.spread_db, self.lapse, self.guess, self.domain
+        )
         return [
             row
             for new in self.news
@@ -65,30 +69,46 @@ class PaperCase(Case):
             for row in self._screen(first, new, strategy)
         ]
 
-    def _listener(self, ear: Ear, *names: object) -> Listener:
-        return Listener(
-            dict(ear.thresholds_db_hl),
-            spread_db=self.spread_db,
-            lapse=self.lapse,
-            guess=self.guess,
-            seed=seed_of(*names),
-        )
-
     def _screen(self, first: Exam, new: Ear, strategy: str) -> Iterator[Row]:
         tones = max(self.max_tones, BASELINE_TONES) if strategy in BASELINES else self.max_tones
         names = (self.seed, self.rep, self.old.name, new.name)
         protocol = replace(self.protocol, strategy=strategy)
         screen = Screen(first, protocol, seed=seed_of(*names), max_tones=tones)
-        listener = self._listener(new, *names, "screen")
-        limit = math.log(self.protocol.bayes_factor)
+        listener = Listener(
+            dict(new.thresholds_db_hl),
+            spread_db=self.spread_db,
+            lapse=self.lapse,
+            guess=self.guess,
+            seed=seed_of(*names, "screen"),
+        )
+        limit, won = math.log(self.protocol.bayes_factor), False
         for number, (tone, heard) in enumerate(steps(screen, listener, tones), start=1):
             yield (
                 self.label, strategy, self.old.name, new.name, self.rep, number,
                 tone.frequency_hz, tone.level_db_hl, heard, screen.log_bf, screen.p_changed,
             )  # fmt: skip
             right = -screen.log_bf if new.name == self.old.name else screen.log_bf
-            if self.until_right and right >= limit:
+            won = won or right >= limit
+            if self.until_right and won and number >= self.least_tones:
                 return
+
+
+@lru_cache(maxsize=1024)
+def first_exam(
+    old: Ear, seed: int, rep: int, spread_db: float, lapse: float, guess: float, domain: str
+) -> Exam:
+    """The first exam of an ear; kept, since all protocols refer to it and none changes it."""
+    names = (seed, rep, old.name)
+    exam = Exam(seed=seed_of(*names), max_tones=FIRST_TONES, domain=DOMAINS[domain])
+    listener = Listener(
+        dict(old.thresholds_db_hl),
+        spread_db=spread_db,
+        lapse=lapse,
+        guess=guess,
+        seed=seed_of(*names, "first"),
+    )
+    run(exam, listener)
+    return exam
 
 
 # Summaries -------------------------------------------------------------------------------------
@@ -220,9 +240,15 @@ def paper_cases(
     strategies: Sequence[str] = STRATEGIES,
     seed: int = 0,
     label: str | None = None,
+    baseline_reps: int | None = None,
+    panel_reps: int = 0,
     **options: Any,
 ) -> list[PaperCase]:
-    """The paper's experiment: all pairs of (old, new) classes, so many repetitions of each."""
+    """The paper's experiment: all pairs of (old, new) classes, so many repetitions of each.
+
+    Baselines may have fewer repetitions, and the pairs of the figure's panels more, of all
+    strategies: what they are compared by.
+    """
     names = tuple(norms.class_names() if classes is None else classes)
     for what, given in (("class", names), ("strategy", tuple(strategies))):
         if not given:
@@ -233,24 +259,34 @@ def paper_cases(
     for strategy in strategies:
         if strategy not in STRATEGIES:
             raise Refusal(f"unknown strategy {strategy!r}; known: {', '.join(STRATEGIES)}")
-    return [
-        PaperCase(
-            label=label or protocol.name,
-            protocol=protocol,
-            strategies=tuple(strategies),
-            old=old,
-            news=ears,
-            rep=rep,
-            seed=seed,
-            **options,
-        )
-        for rep in range(reps)
-        for old in ears
-    ]
+    everywhere = dict.fromkeys(strategies, reps)
+    if baseline_reps is not None:
+        everywhere |= {name: min(reps, baseline_reps) for name in BASELINES if name in everywhere}
+    cases = []
+    for rep in range(max(reps, panel_reps)):
+        for old in ears:
+            on_panels = tuple(new for new in ears if (old.name, new.name) in PANELS)
+            full = tuple(name for name in strategies if rep < everywhere[name])
+            rest = tuple(name for name in strategies if name not in full)
+            for given, news in ((full, ears), (rest, on_panels if rep < panel_reps else ())):
+                if given and news:
+                    cases.append(
+                        PaperCase(
+                            label=label or protocol.name,
+                            protocol=protocol,
+                            strategies=given,
+                            old=old,
+                            news=news,
+                            rep=rep,
+                            seed=seed,
+                            **options,
+                        )
+                    )
+    return cases
 
 
 def option_protocols() -> list[Protocol]:
-    """Every combination of the choices the paper leaves open, and the two named protocols."""
+    """Every combination of the choices the paper leaves open, and the named protocols."""
     out = []
     for theta_g, weights, evidence, centre in product(*OPTIONS.values()):
         if theta_g == "fixed" and evidence == "laplace":
@@ -286,9 +322,14 @@ def sensitivity_cases(protocol: Protocol, reps: int, seed: int = 0) -> list[Pape
     for reading in norms.reading_sds():
         changed = replace(protocol, reading_sd_db=reading)
         variants.append((f"hyperprior for readings of SD {reading:g} dB", changed, {}))
-    for scale in (0.5, 1.0, 2.0):
-        changed = replace(protocol, prior_scale=scale)
-        variants.append((f"hyperprior of theta_g, SDs x {scale:g}", changed, {}))
+    if protocol.alternative == "shift":
+        for share in (0.0, 0.1, 0.25, 0.5):
+            changed = replace(protocol, rough_share=share)
+            variants.append((f"rough shifts {share:.0%}", changed, {}))
+    else:
+        for scale in (0.5, 1.0, 2.0, 4.0):
+            changed = replace(protocol, prior_scale=scale)
+            variants.append((f"hyperprior of theta_g, SDs x {scale:g}", changed, {}))
     for domain in DOMAINS:
         variants.append((f"tone grid {domain}", protocol, {"domain": domain}))
     for lapse in (0.0, 0.01, 0.02, 0.05):
@@ -311,28 +352,41 @@ def sensitivity_cases(protocol: Protocol, reps: int, seed: int = 0) -> list[Pape
     ]
 
 
+FLOORS = (0.0, 0.02, 0.04, 0.05, 0.1)
+
+
+def floor_cases(protocol: Protocol, reps: int, seed: int = 0) -> list[PaperCase]:
+    """The paper's experiment when the model takes no answer for rarer than a floor.
+
+    The listeners neither guess nor lapse. It shows what would make cells slower in which one
+    surprising answer decides.
+    """
+    return [
+        case
+        for floor in FLOORS
+        for case in paper_cases(
+            replace(protocol, guess=floor, lapse=floor),
+            reps,
+            strategies=("differential",),
+            seed=seed,
+            label=f"{protocol.name}, no answer rarer than {floor:.0%}",
+            until_right=True,
+        )
+    ]
+
+
 def best_candidates() -> list[Protocol]:
     """The settings among which `best` was chosen, on real ears of the tuning half."""
-    coherent = Protocol(theta_g="shared", rho_weights="posterior", evidence="laplace")
-    tried: list[dict[str, Any]] = [
-        {},
-        {"theta_g": "per_rho"},
-        {"theta_g": "per_rho", "rho_weights": "prior"},
-        {"evidence": "running", "rho_weights": "prior"},
-        {"hyperprior_g": "population"},
-    ]
-    for low, high in ((-1.0, 0.8), (-0.5, 0.6), (-0.5, 0.7), (-0.5, 0.8), (0.0, 0.7)):
-        tried.append({"rho_points": 10, "rho_low": low, "rho_high": high})
-    for scale in (0.7, 1.4):
-        narrow = {"rho_points": 10, "rho_low": -0.5, "rho_high": 0.7}
-        tried.append({**narrow, "prior_scale": scale})
+    narrow = PROTOCOLS["best-0.1"]
+    moved = Protocol(alternative="shift")
     return [
-        replace(
-            coherent,
-            name=", ".join(f"{key} {value}" for key, value in changes.items()) or "coherent",
-            **changes,
-        )
-        for changes in tried
+        *(
+            replace(moved, name=f"shift, rough {s:.0%}", rough_share=s)
+            for s in (0.25, 0.0, 0.1, 0.5)
+        ),
+        replace(narrow, name="conjoint, correlations -0.5 to 0.7 (best-0.1)"),
+        replace(narrow, name="conjoint, SDs x 2", prior_scale=2.0),
+        replace(narrow, name="conjoint, correlations -1 to 1", rho_low=-1.0, rho_high=1.0),
     ]
 
 

@@ -1,8 +1,10 @@
 """The results pages of the paper's experiment and of the studies that compare its variants."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +19,11 @@ from earshift.studies import figures
 from earshift.studies.case import Ear
 from earshift.studies.markdown import Page
 from earshift.studies.paper import (
+    BASELINE_TONES,
     BASELINES,
+    CURVE_TONES,
     DISTANCES,
+    PANELS,
     Run,
     Tally,
     decidable,
@@ -31,8 +36,10 @@ from earshift.studies.paper import (
 if TYPE_CHECKING:
     import polars as pl
 
-PANELS = (("normal", "normal"), ("normal", "slight"), ("moderate", "moderately-severe"))
-GRID_TONES = 15
+READINGS = ("paper", "paper-vague", "literal")  # protocols that are readings of the paper
+LEAST_SD = 0.3  # of a cell's tones, where all repetitions took the same number
+PAPERS_REPS = 10
+WEIGHTS = dict(zip(DISTANCES, (6, 12, 30), strict=True))  # cells of the paper's table
 
 
 def paper_table() -> dict[tuple[str, str], tuple[float, float]]:
@@ -61,8 +68,14 @@ def mean_of_cells(runs: Sequence[Run]) -> float:
     return float(np.mean([tally(group).mean_tones for group in cells(runs).values()]))
 
 
-def curve(frame: "pl.DataFrame", strategy: str, old: str, new: str, tones: int) -> figures.Curve:
-    """P(right model) after each tone: median and quartiles over repetitions."""
+def curve(
+    frame: "pl.DataFrame", strategy: str, old: str, new: str, tones: int, limit: float = math.inf
+) -> figures.Curve:
+    """P(right model) after each tone: median and quartiles over repetitions.
+
+    A run that has ended keeps its last P. `limit` is the log Bayes factor that decides, for the
+    marks of runs that met it for the wrong model first.
+    """
     import polars as pl
 
     chosen = frame.filter(
@@ -71,20 +84,18 @@ def curve(frame: "pl.DataFrame", strategy: str, old: str, new: str, tones: int) 
         & (pl.col("new") == new)
         & (pl.col("tone") <= tones)
     )
-    p = pl.col("p_changed")
-    right = (1 - p) if old == new else p
-    table = (
-        chosen.group_by("tone")
-        .agg(
-            right.quantile(0.5, "linear").alias("median"),
-            right.quantile(0.25, "linear").alias("low"),
-            right.quantile(0.75, "linear").alias("high"),
-        )
-        .sort("tone")
-    )
-    return figures.Curve(
-        strategy, table["median"].to_list(), table["low"].to_list(), table["high"].to_list()
-    )
+    runs, wrong = [], []
+    for _, part in chosen.sort("tone").group_by("rep", maintain_order=True):
+        p, log_bf = part["p_changed"].to_numpy(), part["log_bf"].to_numpy()
+        right, evidence = (1 - p, -log_bf) if old == new else (p, log_bf)
+        runs.append(np.pad(right, (0, tones - right.size), mode="edge"))
+        met = np.flatnonzero(np.abs(evidence) >= limit)
+        if met.size and evidence[met[0]] < 0:
+            wrong.append((int(met[0]) + 1, float(right[met[0]])))
+    if not runs:
+        return figures.Curve(strategy, [], [], [])
+    low, median, high = np.quantile(np.array(runs), (0.25, 0.5, 0.75), axis=0)
+    return figures.Curve(strategy, median.tolist(), low.tolist(), high.tolist(), wrong)
 
 
 def _percent(fraction: float) -> str:
@@ -95,7 +106,7 @@ def _outcome_cells(numbers: Tally) -> list[str]:
     """right, wrong, undecided, and the tones of the two-sided rule."""
     return [
         *(_percent(part) for part in (numbers.right, numbers.wrong, numbers.undecided)),
-        f"{numbers.mean_tones_two_sided:.1f}",
+        f"{numbers.mean_tones_two_sided:.2f}",
     ]
 
 
@@ -103,11 +114,22 @@ OUTCOMES = ("right", "wrong", "undecided", "tones, two-sided")
 
 
 def write_paper_results(
-    frame: "pl.DataFrame", protocol: Protocol, max_tones: int, command: str, out: Path
+    frame: "pl.DataFrame",
+    protocol: Protocol,
+    max_tones: int,
+    command: str,
+    out: Path,
+    reps: int | None = None,
 ) -> dict[str, Any]:
-    """results.md, table.csv, pictures and summary.json of the paper's experiment."""
+    """results.md, table.csv, pictures and summary.json of the paper's experiment.
+
+    `reps` is the number of repetitions of every cell; further ones, of the panels' cells, count
+    for the panels alone. None takes all of them for the table.
+    """
     all_runs = runs_of(frame, max_tones, protocol.bayes_factor)
-    runs = [run for run in all_runs if run.strategy == "differential"]
+    limit = math.log(protocol.bayes_factor) - 1e-12
+    everywhere = [run for run in all_runs if reps is None or run.rep < reps]
+    runs = [run for run in everywhere if run.strategy == "differential"]
     names = [name for name in norms.class_names() if any(run.old == name for run in all_runs)]
     strategies = [s for s in figures.STYLES if any(run.strategy == s for run in all_runs)]
     page = Page(
@@ -125,22 +147,28 @@ def write_paper_results(
     if runs:
         _groups(page, [run for run in runs if decidable(run)], max_tones)
         _cell_table(page, runs, names)
+        if protocol.name in READINGS:
+            _agreement(page, runs)
         _write_csv(runs, out / "table.csv")
     if runs and len(strategies) > 1:
-        _baselines(page, all_runs, strategies, max_tones)
+        _baselines(page, all_runs, everywhere, strategies, max_tones)
     panels = [pair for pair in PANELS if set(pair) <= set(names)]
     if panels:
         figures.save_strategy_panels(
             [
-                (f"{old} to {new}", [curve(frame, s, old, new, 50) for s in strategies])
+                (
+                    f"{old} to {new}",
+                    [curve(frame, s, old, new, BASELINE_TONES, limit) for s in strategies],
+                )
                 for old, new in panels
             ],
             out / "strategies.png",
         )
         page.picture("strategies", "strategies.png")
     if runs:
+        table = frame if reps is None else frame.filter(frame["rep"] < reps)
         grid = {
-            (old, new): curve(frame, "differential", old, new, GRID_TONES)
+            (old, new): curve(table, "differential", old, new, CURVE_TONES, limit)
             for old in names
             for new in names
         }
@@ -177,11 +205,56 @@ def _groups(page: Page, runs: Sequence[Run], max_tones: int) -> None:
     page.table(("", "runs", "mean tones to the right model", "never", *OUTCOMES), rows)
     if slower:
         page.add(
-            f"Slower than the paper: {', '.join(slower)}. Coherent evidence pays for the freedom "
-            "of the alternative: while an ear answers as predicted, a field that could have "
-            "followed other answers loses only slowly. docs/method.md says why the paper's plug-in "
-            'evidence, as we read it, cannot decide the "same" cells at all.'
+            f"Slower than the paper: {', '.join(slower)}. How long an unchanged ear takes is "
+            'decided by the alternative, not by the ear: the evidence for "same" is what M_g '
+            "loses by having expected other answers, and the hyperprior of theta_g, whose width "
+            "the paper does not give, says how far it spreads its expectation (docs/method.md)."
         )
+
+
+def agreement(
+    runs: Sequence[Run],
+) -> tuple[int, list[tuple[str, str, float, float, float]]]:
+    """How many cells can be compared with the paper's, and those that differ from them.
+
+    By more than two standard errors, sqrt((SD_paper^2 + SD_ours^2) / 10): each as old, new, our
+    mean, the paper's, and the difference in standard errors.
+    """
+    paper, outside, compared = paper_table(), [], 0
+    for (old, new), group in cells(runs).items():
+        if (old, new) not in paper:
+            continue
+        compared += 1
+        ours, (theirs, spread) = tally(group), paper[(old, new)]
+        error = math.sqrt(
+            (max(spread, LEAST_SD) ** 2 + max(ours.sd_tones, LEAST_SD) ** 2) / PAPERS_REPS
+        )
+        gap = (ours.mean_tones - theirs) / error
+        if abs(gap) > 2.0:
+            outside.append((old, new, ours.mean_tones, theirs, gap))
+    return compared, outside
+
+
+def _agreement(page: Page, runs: Sequence[Run]) -> None:
+    compared, outside = agreement(runs)
+    by_chance = 0.0455 * compared
+    page.summary["agreement"] = {
+        "cells": compared,
+        "within": compared - len(outside),
+        "outside": [list(cell) for cell in outside],
+    }
+    page.add(
+        f"{compared - len(outside)} of {compared} cells agree with the paper's within two standard "
+        "errors, sqrt((SD_paper² + SD_ours²) / 10), each SD at least 0.3, tones to the right "
+        f"model; {by_chance:.0f} would fall outside by chance. Those that do not agree:"
+    )
+    page.table(
+        ("old", "new", "ours", "paper", "difference in standard errors"),
+        [
+            [old, new, f"{ours:.1f}", f"{theirs:g}", f"{gap:+.1f}"]
+            for old, new, ours, theirs, gap in outside
+        ],
+    )
 
 
 def _cell_table(page: Page, runs: Sequence[Run], names: Sequence[str]) -> None:
@@ -203,7 +276,20 @@ def _cell_table(page: Page, runs: Sequence[Run], names: Sequence[str]) -> None:
     page.table(("old \\ new", *names), rows)
 
 
-def _baselines(page: Page, runs: Sequence[Run], strategies: Sequence[str], max_tones: int) -> None:
+def _complete(runs: Sequence[Run]) -> list[Run]:
+    """Those of repetitions that a strategy went through in every cell."""
+    size = len(cells(runs))
+    done = Counter((run.strategy, run.rep) for run in runs)
+    return [run for run in runs if done[(run.strategy, run.rep)] == size]
+
+
+def _baselines(
+    page: Page,
+    runs: Sequence[Run],
+    everywhere: Sequence[Run],
+    strategies: Sequence[str],
+    max_tones: int,
+) -> None:
     others = [strategy for strategy in strategies if strategy in BASELINES]
     page.add(
         f"BADS against each baseline: difference in tones to the right model (both counted to at "
@@ -212,47 +298,144 @@ def _baselines(page: Page, runs: Sequence[Run], strategies: Sequence[str], max_t
     )
     groups = [(f"{old} to {new}", [r for r in runs if (r.old, r.new) == (old, new)])
               for old, new in PANELS]  # fmt: skip
-    groups.append(("all cells", [r for r in runs if decidable(r)]))
+    groups.append(("all cells", [r for r in _complete(everywhere) if decidable(r)]))
     kept = page.summary["against_baselines"] = {}
-    rows = []
+    rows, pairs = [], {}
     for name, group in groups:
         if not group:
             continue
         entries = [name]
         for strategy in others:
+            if not any(run.strategy == strategy for run in group):
+                entries.append("-")
+                continue
             mean, low, high = paired_difference(group, "differential", strategy)
             kept.setdefault(name, {})[strategy] = [mean, low, high]
             note = "" if high < 0 else " (not ahead)"
             entries.append(f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]{note}")
-        rows.append(entries)
+        if set(entries[1:]) != {"-"}:
+            pairs[name] = min(sum(r.strategy == s for r in group) for s in others)
+            rows.append(entries)
     page.table(("where", *(figures.STYLES[s][0] for s in others)), rows)
+    page.add("Pairs: " + ", ".join(f"{name} {count}" for name, count in pairs.items()) + ".")
+
+
+@dataclass(frozen=True)
+class Weighted:
+    """A mean over runs, weighted like the paper's table, with its standard error."""
+
+    mean: float
+    error: float
+
+    @property
+    def text(self) -> str:
+        return f"{self.mean:.2f} ± {self.error:.2f}"
+
+
+def weighted(values: Mapping[str, Sequence[float]]) -> Weighted:
+    """Of values by distance: 6 same, 12 adjacent and 30 far cells."""
+    total = sum(WEIGHTS[name] for name in values)
+    mean = sum(WEIGHTS[name] / total * float(np.mean(each)) for name, each in values.items())
+    variance = sum(
+        (WEIGHTS[name] / total) ** 2 * float(np.var(each, ddof=1)) / len(each)
+        for name, each in values.items()
+        if len(each) > 1
+    )
+    return Weighted(mean, math.sqrt(variance))
+
+
+def _by_distance(runs: Sequence[Run]) -> dict[str, list[Run]]:
+    groups = {name: [run for run in runs if distance(run) == name] for name in DISTANCES}
+    return {name: group for name, group in groups.items() if group}
+
+
+def _against(runs: Sequence[Run], others: Sequence[Run]) -> Weighted | None:
+    """Difference in tones, two-sided, paired over (old, new, rep); None without pairs."""
+    known = {(r.old, r.new, r.rep): r.tones_to_outcome for r in others}
+    gaps: dict[str, list[float]] = {}
+    for run in runs:
+        key = (run.old, run.new, run.rep)
+        if key in known:
+            gaps.setdefault(distance(run), []).append(run.tones_to_outcome - known[key])
+    return weighted(gaps) if gaps else None
 
 
 def write_variant_results(
-    frame: "pl.DataFrame", title: str, command: str, out: Path, max_tones: int = 30
+    frame: "pl.DataFrame",
+    title: str,
+    command: str,
+    out: Path,
+    max_tones: int = 30,
+    against: str | None = None,
+    ears: Mapping[str, Ear] | None = None,
 ) -> dict[str, Any]:
-    """results.md and summary.json of a study that compares labels (protocols or conditions)."""
+    """results.md and summary.json of a study that compares labels (protocols or conditions).
+
+    Each is compared with the label `against`, by default the first. With `ears`, real ones by their
+    names, the pairs that were judged wrongly are shown.
+    """
     runs = [run for run in runs_of(frame, max_tones) if decidable(run)]
     page = Page(title, command, out, {"version": __version__, "variants": {}})
-    page.add("Means are weighted like the paper's table: 6 same, 12 adjacent and 30 far cells.")
-    rows = []
-    for label in dict.fromkeys(run.label for run in runs):
+    labels = list(dict.fromkeys(run.label for run in runs))
+    usual = labels[0] if against is None else against
+    page.add(
+        "Means are weighted like the paper's table: 6 same, 12 adjacent and 30 far cells; ± is one "
+        f"standard error. Differences are from `{usual}` on the same ears with the same luck, "
+        "two-sided; those of less than two standard errors are marked ~ and are no differences "
+        "that this table shows."
+    )
+    rows, close = [], []
+    for label in labels:
         group = [run for run in runs if run.label == label]
-        by_distance = {
-            name: tally([r for r in group if distance(r) == name]).mean_tones for name in DISTANCES
-        }
-        weights = dict(zip(DISTANCES, (6, 12, 30), strict=True))
-        mean = sum(weights[name] * by_distance[name] for name in DISTANCES) / 48
+        parts = _by_distance(group)
+        by_distance = {name: tally(each).mean_tones for name, each in parts.items()}
+        one_sided = weighted({n: [r.tones_to_right for r in each] for n, each in parts.items()})
+        two_sided = weighted({n: [r.tones_to_outcome for r in each] for n, each in parts.items()})
+        gap = _against(group, [run for run in runs if run.label == usual])
+        told = "-"
+        if gap is not None and label != usual:
+            near = abs(gap.mean) <= 2.0 * gap.error
+            told = f"{gap.mean:+.2f} ± {gap.error:.2f}{' ~' if near else ''}"
+            close += [label] if near else []
         numbers = tally(group)
         page.summary["variants"][label] = {
-            **asdict(numbers), **by_distance, "weighted_mean": mean,
+            **asdict(numbers), **by_distance, "weighted_mean": one_sided.mean,
+            "weighted_two_sided": two_sided.mean, "two_sided_error": two_sided.error,
+            "two_sided": {n: tally(each).mean_tones_two_sided for n, each in parts.items()},
+            "wrong_adjacent": sum(r.outcome == "wrong" for r in parts.get("adjacent", [])),
+            "difference": None if gap is None else [gap.mean, gap.error],
         }  # fmt: skip
         rows.append([
-            label, str(numbers.runs), f"{mean:.2f}",
-            *(f"{by_distance[name]:.1f}" for name in DISTANCES), *_outcome_cells(numbers),
+            label, str(numbers.runs), one_sided.text,
+            *(f"{by_distance[n]:.1f}" if n in by_distance else "-" for n in DISTANCES),
+            *_outcome_cells(numbers)[:3], two_sided.text, told,
         ])  # fmt: skip
-    page.table(("", "runs", "mean tones", *DISTANCES, *OUTCOMES), rows)
+    page.table(("", "runs", "tones to the right model", *DISTANCES, *OUTCOMES, "difference"), rows)
+    page.add(f"{len(labels) - 1 - len(close)} of {len(labels) - 1} differences exceed two errors.")
+    if ears is not None:
+        _wrong_pairs(page, [r for r in runs if r.label == usual and r.outcome == "wrong"], ears)
     return page.write()
+
+
+def _wrong_pairs(page: Page, wrong: Sequence[Run], ears: Mapping[str, Ear]) -> None:
+    """What was judged wrongly, and how far apart those ears are."""
+    page.add(f"The {len(wrong)} runs that were judged wrongly, and how far apart the two ears are:")
+    rows = []
+    for run in sorted(wrong, key=lambda r: (r.old, r.new)):
+        gaps = [
+            b - a
+            for (_, a), (_, b) in zip(
+                ears[run.old].thresholds_db_hl, ears[run.new].thresholds_db_hl, strict=True
+            )
+        ]
+        root = math.sqrt(float(np.mean(np.square(gaps))))
+        rows.append([
+            run.old, run.new, str(run.tones_to_outcome), f"{np.mean(gaps):+.0f}", f"{root:.0f}",
+            f"{max(gaps, key=abs):+.0f}",
+        ])  # fmt: skip
+    page.table(
+        ("old", "new", "tones", "mean shift, dB", "root mean square, dB", "largest, dB"), rows
+    )
 
 
 def _write_csv(runs: Sequence[Run], path: Path) -> None:
