@@ -41,6 +41,13 @@ class _Settings:
         if not factor > 1.0:
             raise Refusal(f"bayes_factor must be above 1, got {factor!r}")
 
+    @property
+    def decision_limits(self) -> tuple[float, float]:
+        """P(yes) from which on, and up to which, the Bayes factor suffices for yes and for no."""
+        known = self.to_dict()
+        odds, factor = known["prevalence"] / (1.0 - known["prevalence"]), known["bayes_factor"]
+        return odds * factor / (1.0 + odds * factor), odds / factor / (1.0 + odds / factor)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
