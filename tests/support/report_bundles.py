@@ -34,11 +34,11 @@ VISIT = Visit(
 
 
 def answer(procedure: es.Exam | es.Screen, listener: es.Listener, catches: Sequence[bool]) -> None:
-    """Run a procedure to its end, silent trials last."""
-    run(procedure, listener)
+    """Run a procedure to its end, silent trials first: what they say may call for more tones."""
     if isinstance(procedure, es.Screen):
         for heard in catches:
             procedure.tell_catch(heard)
+    run(procedure, listener)
 
 
 def shown_by(procedure: es.Exam | es.Screen) -> dict[str, Any]:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine import ep
-from earshift.engine.checks import finite, whole
+from earshift.engine.checks import check_rates, finite, whole
 from earshift.engine.norms import READING_SD_DB, hyperprior
 from earshift.engine.refusal import Refusal
 
@@ -113,7 +112,7 @@ class Protocol:
             )
         if not 0.0 <= self.rough_share < 1.0:
             raise Refusal(f"rough_share must be from 0 to below 1, got {self.rough_share!r}")
-        ep.check_rates(self.guess, self.lapse)
+        check_rates(self.guess, self.lapse)
 
     @property
     def rhos(self) -> Array:
