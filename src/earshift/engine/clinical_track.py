@@ -5,7 +5,7 @@ run of tones serves several rules.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -21,6 +21,7 @@ from earshift.engine.clinical import (
 )
 from earshift.engine.cross_hearing import crossing_level
 from earshift.engine.obstacles import unjudgeable
+from earshift.engine.persons.cloud import PERSONS
 from earshift.engine.persons.people import Earlier, Prior, Returning
 from earshift.engine.persons.posterior import Posterior, Sitting, Stopping
 from earshift.engine.persons.questions import Asked, LimitMet, NotchThere, RuleMet
@@ -36,6 +37,8 @@ from earshift.engine.verdict import NOTCH, Verdict
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
+PERSONS_OF_MANY = 1000  # on each side, where several questions make many sides
+DEVICE = "device"  # a shift that may be all the device's
 LARGEST_LOG_BF = 50.0  # nats; beyond it nobody tells numbers apart, and JSON has no infinity
 SECOND_HZ = 1e-6  # relative: frequencies closer than this are the same
 
@@ -122,20 +125,28 @@ class ClinicalTrack(Track):
         self.earlier = None if reference is None else earlier_of(reference, nodes, domain)
         each = [_rule_asking(rule, setup, self.earlier) for rule in rules]
         self.asking = tuple(each) or (_notch_asking(setup),)
-        judged = [one for one in self.asking if one.asked is not None]
-        self._number = {id(one): number for number, one in enumerate(judged)}
         offset = getattr(settings, "device_offset_sd_db", 0.0)
+        asked = [one.asked for one in self.asking if one.asked is not None]
+        # What a device does to all frequencies cannot be told from hearing. So besides the shift of
+        # the ear the apparent one is asked about: nobody is cleared, and no tone chosen, by less.
+        shifts = [one for one in asked if isinstance(one, RuleMet)] if offset > 0.0 else []
+        steering = range(len(asked), len(asked) + len(shifts)) if shifts else range(len(asked))
+        every = (*asked, *(replace(one, apparent=True) for one in shifts))
+        self._number = {id(one): number for number, one in enumerate(every)}
+        self._apparent = {id(one): len(asked) + number for number, one in enumerate(shifts)}
         prior: Prior = newcomer(domain, nodes)
         if self.earlier is not None:
             prior = Returning(self.earlier, offset)
         self.listening = Listening(
             Sitting(
                 prior,
-                tuple(one.asked for one in judged if one.asked is not None),
+                every,
                 domain.smooth[0].values,
                 domain.intensity.values,
                 seed=setup.seed,
                 stopping=Stopping(settings.bayes_factor, settings.prevalence),
+                persons=PERSONS if len(every) <= 2 else PERSONS_OF_MANY,
+                steering=tuple(steering),
             )
         )
         self._partner: ClinicalTrack | None = None
@@ -172,7 +183,7 @@ class ClinicalTrack(Track):
         return self._answers.posterior
 
     def _number_of(self, which: int) -> int | None:
-        return self._number.get(id(self.asking[which]))
+        return self._number.get(id(self.asking[which].asked))
 
     def p_of(self, which: int = 0, tones: int | None = None) -> float:
         """P(yes): now, or after so many tones. Where nothing can be judged, the prevalence."""
@@ -220,13 +231,19 @@ class ClinicalTrack(Track):
         asking, number = self.asking[which], self._number_of(which)
         if number is None:
             return "not determinable"
-        found = self.posterior.decision(number)
+        posterior = self.posterior
+        found = posterior.decision(number)
+        apparent = self._apparent.get(id(asking.asked))
+        if apparent is not None and found != "changed":
+            cleared, found = found == "unchanged", posterior.decision(apparent)
+            if found == "changed":
+                found = DEVICE if cleared else "inconclusive"
         if found == "inconclusive" or self.reliability == "poor":
             return "inconclusive"
         yes, no = asking.words
         if found == "changed":
             return yes
-        return "not determinable" if asking.obstacles else no
+        return "not determinable" if asking.obstacles or found == DEVICE else no
 
     @property
     def done(self) -> bool:
@@ -250,6 +267,9 @@ class ClinicalTrack(Track):
         reason = next_step = ""
         if decision == "inconclusive" and number is not None:
             reason, next_step = posterior.reason(number), posterior.next_step(number)
+            apparent = self._apparent.get(id(asking.asked))
+            if apparent is not None and posterior.decision(apparent) == "changed":
+                next_step = "better reference"  # with equipment that plays alike
             if self.reliability == "poor":
                 reason, next_step = "not reliable", "retest"
         return Verdict(
@@ -279,10 +299,10 @@ class ClinicalTrack(Track):
         notes = [*self._notes(), *self._answers.doubts(), *obstacle_notes(asking.obstacles)]
         if decision == "changed" and asking.rule is not None and asking.rule.confirm_by_retest:
             notes.append("The rule asks for an immediate retest of the same ear and frequency.")
-        if getattr(self.settings, "device_offset_sd_db", 0.0) > 0.0 and decision == "inconclusive":
+        if id(asking.asked) in self._apparent and decision != "changed":
             notes.append(
-                "The device is not the reference's: a shift of all frequencies alike may be its "
-                "doing."
+                "The device is not known to play as the reference's did: a shift of all "
+                "frequencies alike may be its doing."
             )
         return [*notes, self.note] if self.note else notes
 

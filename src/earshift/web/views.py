@@ -272,11 +272,8 @@ def _limits(procedure: Exam | Screen) -> m.DecisionLimits | None:
     if not procedure.rules and procedure.hypotheses is None:
         return None
     asked = procedure.settings if procedure.rules else procedure.notch
-    odds, factor = asked.prevalence / (1.0 - asked.prevalence), asked.bayes_factor
-    return m.DecisionLimits(
-        changed_at=odds * factor / (1.0 + odds * factor),
-        unchanged_at=odds / (odds + factor),
-    )
+    changed_at, unchanged_at = asked.decision_limits
+    return m.DecisionLimits(changed_at=changed_at, unchanged_at=unchanged_at)
 
 
 def _threshold(threshold: Threshold) -> m.ThresholdShown:

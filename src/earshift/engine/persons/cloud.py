@@ -29,6 +29,7 @@ EXAM_PERSONS = 4000  # where there is one side only, and the ends of intervals a
 RESAMPLE_BELOW = 0.5  # of the persons, by effective size
 DRAWS_AT_ONCE = 16_384
 MOST_DRAWS = 40 * DRAWS_AT_ONCE  # for a side that is rare
+MOST_DRAWS_OF_MANY = 8 * DRAWS_AT_ONCE  # where there are many sides, and the rare weigh little
 
 Sides = Callable[[Persons], Index]  # on which side of the question each person is
 
@@ -136,7 +137,8 @@ def first_clouds(
     parts: list[list[Persons]] = [[] for _ in range(side_count)]
     counts = np.zeros(side_count)
     drawn = 0
-    while drawn < MOST_DRAWS and (counts < persons).any():
+    most = MOST_DRAWS if side_count <= 4 else MOST_DRAWS_OF_MANY
+    while drawn < most and (counts < persons).any():
         if drawn >= 4 * DRAWS_AT_ONCE and (counts[counts < persons] == 0).all():
             break
         batch = prior.draw(rng, DRAWS_AT_ONCE if side_count > 1 else persons, answers)

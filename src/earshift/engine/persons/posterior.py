@@ -61,6 +61,7 @@ class Sitting:
     answers: AnswerModel = field(default_factory=AnswerModel)
     stopping: Stopping = field(default_factory=Stopping)
     persons: int | None = None  # on each side; None: as many as the kind of sitting needs
+    steering: tuple[int, ...] | None = None  # questions that tones are chosen for; None: all
 
     @property
     def side_count(self) -> int:
@@ -70,7 +71,10 @@ class Sitting:
         """Bit j is set where the answer to question j is yes."""
         out = np.zeros(persons.count, dtype=np.intp)
         for j, question in enumerate(self.asked):
-            yes = question.met(persons.before, persons.after, self.prior.nodes_hz)
+            after = persons.after
+            if question.apparent:
+                after = after + persons.offset_db[:, None, None]
+            yes = question.met(persons.before, after, self.prior.nodes_hz)
             out += yes.astype(np.intp) << j
         return out
 
@@ -549,8 +553,10 @@ class Posterior:
 
     @property
     def _open(self) -> list[int]:
-        """Questions without a decision."""
-        return [j for j in range(len(self.sitting.asked)) if self.decision(j) == "inconclusive"]
+        """Questions without a decision that tones are chosen for."""
+        steering = self.sitting.steering
+        wanted = range(len(self.sitting.asked)) if steering is None else steering
+        return [j for j in wanted if self.decision(j) == "inconclusive"]
 
     @property
     def _waits_for_clearing(self) -> bool:

@@ -33,6 +33,9 @@ class Asked(Protocol):
     @property
     def needs_hz(self) -> tuple[float, ...]: ...
 
+    @property
+    def apparent(self) -> bool: ...
+
     def met(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Flags: ...
 
     def clearing(self, before: Array, nodes_hz: Sequence[float]) -> dict[float, float]: ...
@@ -51,11 +54,16 @@ def judged_rule(rule: Rule, unusable_hz: Collection[float]) -> Rule:
 
 @dataclass(frozen=True)
 class RuleMet:
-    """Has hearing changed by the rule?"""
+    """Has hearing changed by the rule?
+
+    With `apparent`, has what the equipment makes of it: a device that plays too soft counts as a
+    shift.
+    """
 
     rule: Rule
     ear: int = 0
     unusable_hz: Collection[float] = ()  # criteria that need them are left out
+    apparent: bool = False
 
     @property
     def name(self) -> str:
@@ -93,6 +101,7 @@ class LimitMet:
     rule: Rule
     ear: int = 0
     unusable_hz: Collection[float] = ()  # criteria that need them are left out
+    apparent: bool = False
 
     @property
     def name(self) -> str:
@@ -125,6 +134,7 @@ class NotchThere:
     ear: int = 0
     name: str = "notch"
     needs_hz: tuple[float, ...] = (2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
+    apparent: bool = False
 
     def met(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Flags:
         now = after[:, self.ear]
