@@ -410,8 +410,8 @@ def _clinical_exams() -> Iterator[tuple[str, Scripted]]:
     yield (
         "exam, own settings",
         Scripted(
-            lambda: es.Exam.clinical(seed=3, domain="fine", halton_tones=2, lapse=0.05),
-            one_ear(NORMAL, 33),
+            lambda: es.Exam.clinical(seed=3, domain="fine", precision_db=8.0, reference=AUDIOGRAM),
+            one_ear(MILD, 33),
         ),
     )
     yield (
@@ -504,15 +504,39 @@ def _rule_screens() -> Iterator[tuple[str, Scripted]]:
     )
 
 
+def _several_questions() -> Iterator[tuple[str, Scripted]]:
+    limit = es.ThresholdRule("45 dB at 2 kHz", [es.Criterion((2000.0,), 45.0)])
+    yield (
+        "screen by two rules",
+        Scripted(
+            lambda: es.Screen(
+                AUDIOGRAM, rules=["osha-sts", "niosh-15"], seed=7, domain="audiometer"
+            ),
+            one_ear(SHIFTED, 45),
+            silence={2: False},
+            presses=1,
+        ),
+    )
+    yield (
+        "screen by a rule for the better",
+        Scripted(
+            lambda: es.Screen(AUDIOGRAM, rule="osha-sts improvement", seed=8, domain="audiometer"),
+            one_ear(NORMAL, 46),
+        ),
+    )
+    yield (
+        "screen by a limit",
+        Scripted(lambda: es.Screen(rule=limit, seed=9, domain="audiometer"), one_ear(MILD, 47)),
+    )
+
+
 def _notch_screens() -> Iterator[tuple[str, Scripted]]:
-    for population in ("level", "any"):
+    for what, reference in {"nobody known": None, "an audiogram": AUDIOGRAM}.items():
         for ear, thresholds in {**ENDS, "notch": NOTCHED}.items():
             yield (
-                f"screen for a notch, {population}, {ear}",
+                f"screen for a notch, {what}, {ear}",
                 Scripted(
-                    lambda p=population: es.Screen(
-                        hypotheses="notch", settings=es.NotchSettings(population=p), seed=2
-                    ),
+                    lambda r=reference: es.Screen(r, hypotheses="notch", seed=2, domain="fine"),
                     one_ear(thresholds, 43),
                     12,
                 ),
@@ -527,4 +551,6 @@ def _notch_screens() -> Iterator[tuple[str, Scripted]]:
 
 
 PAPER: dict[str, Scripted] = dict([*_exams(), *_protocol_screens()])
-CLINICAL: dict[str, Scripted] = dict([*_clinical_exams(), *_rule_screens(), *_notch_screens()])
+CLINICAL: dict[str, Scripted] = dict(
+    [*_clinical_exams(), *_rule_screens(), *_several_questions(), *_notch_screens()]
+)

@@ -17,6 +17,7 @@ from golden.common import differences, load, plain, told, without_sentences
 
 NAMES, VALUES, FLAGS, API = (load(name) for name in ("names", "values", "cli_flags", "api"))
 PAPER, CLINICAL = load("paper"), load("clinical")
+FIRST_VERSION = load("first_version")  # of 0.1.0, never recorded again
 CLI_RUNS, JSON_LINES = load("cli_runs"), load("jsonlines")
 Lost = Callable[[dict[str, Any], dict[str, Any] | None], Iterator[str]]
 
@@ -123,6 +124,18 @@ def test_the_clinics_engine(name: str) -> None:
 @pytest.mark.parametrize("name", clinical("library"))
 def test_the_clinics_engine_read_back(name: str) -> None:
     goes_on(clinical("library")[name], name)
+
+
+@pytest.mark.parametrize("name", FIRST_VERSION)
+def test_what_0_1_0_saved(name: str) -> None:
+    """A full exam goes on as it would have; a screen is judged from its answers and says so."""
+    before = FIRST_VERSION[name]
+    if before["saved"]["kind"] == "exam":
+        goes_on(before, name)
+        return
+    screen = sittings.read_back(before["saved"])
+    assert plain([trial.to_dict() for trial in screen.trials]) == before["saved"]["trials"]
+    assert "begun with version 0.1.0" in str(screen.verdict())
 
 
 @pytest.mark.parametrize("name", of_all(VALUES, values.VALUES))

@@ -52,7 +52,10 @@ def test_a_screen_is_shown_as_it_was_stored(changed: ExamBundle) -> None:
         f"{shown['tones']} answered",
         f"earshift {es.__version__}. Seed 1. "
         f"Fingerprint of the trials: {changed.results[0].trials_sha256[:12]}.",
-        "bayes_factor 100.0",
+        "Decided when the answers are 100 times likelier one way than the other; expected before "
+        f"the first tone: {100 * es.RuleSettings().prevalence:.1f} %; at most 30 tones.",
+        "Effective size of the sample behind these numbers: ",
+        "; attentive at the last tone: ",
         "cap_db_hl 90.0",
         "Screening result, not a diagnostic audiogram.",
         "Not an audiogram under 29 CFR 1910.95(h).",
@@ -95,6 +98,49 @@ def test_nothing_of_the_engine_is_needed_to_show_a_report() -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_a_result_of_an_earlier_version_is_shown_as_it_was(changed: ExamBundle) -> None:
+    """Its limits were probabilities, and it knew neither reasons nor attention."""
+    names = ("reason", "next_step", "attention", "p_not_listening", "effective_size")
+    verdict = {k: v for k, v in changed.results[0].shown["verdict"].items() if k not in names}
+    old = with_shown(changed, verdict=verdict | {"decision": "inconclusive"})
+    design = old.results[0].settings
+    before = {"prevalence": 0.05, "changed_at": 0.95, "unchanged_at": 0.01, "max_tones": 30}
+    result = replace(old.results[0], settings=design | {"settings": before})
+    lines = page_of(replace(old, results=(result,)))
+    assert "Inconclusive: retest" in lines
+    expected = "Settings: prevalence 0.05, changed_at 0.95, unchanged_at 0.01, max_tones 30."
+    assert expected in lines
+    assert "fair" in lines.split("\n")  # the reliability alone
+    for text in ("times likelier", "Effective size", "attentive"):
+        assert text not in lines
+
+
+@pytest.mark.parametrize(
+    ("next_step", "words"),
+    [
+        ("more tones", "Inconclusive: more tones needed"),
+        ("better reference", "Inconclusive: better reference needed"),
+        ("retest", "Inconclusive: retest"),
+        ("a miracle", "Inconclusive: retest"),
+    ],
+)
+def test_what_would_help_is_in_the_headline(
+    changed: ExamBundle, next_step: str, words: str
+) -> None:
+    bundle = with_verdict(changed, decision="inconclusive", reason="evidence", next_step=next_step)
+    assert words in page_of(bundle).split("\n")
+
+
+def test_doubt_about_the_listener_is_said(changed: ExamBundle) -> None:
+    doubtful = with_verdict(changed, reliability="poor", p_not_listening=0.912, attention=0.5)
+    assert "POOR; P(answers do not follow the tones): 91.2 %" in page_of(doubtful).split("\n")
+
+
+def test_an_exam_says_how_precise_it_was_to_be(full: ExamBundle) -> None:
+    text = page_of(full)
+    assert "Measured until every 95 % interval reaches at most 5 dB to either side" in text
 
 
 @pytest.mark.parametrize(

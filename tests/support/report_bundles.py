@@ -34,7 +34,7 @@ VISIT = Visit(
 
 
 def answer(procedure: es.Exam | es.Screen, listener: es.Listener, catches: Sequence[bool]) -> None:
-    """Run a procedure to its end, silent trials first: what they say may call for more tones."""
+    """Run a procedure to its end, silent trials first: what they say counts with the tones."""
     if isinstance(procedure, es.Screen):
         for heard in catches:
             procedure.tell_catch(heard)
@@ -120,7 +120,7 @@ def screened(
 
 def examined(ear: str, number: int, truth: Mapping[float, float], tones: int = 30) -> ExamBundle:
     """A full exam of an ear."""
-    exam = es.Exam(seed=2, max_tones=tones, domain="audiometer", limits=es.Limits())
+    exam = es.Exam.clinical(seed=2, max_tones=tones, limits=es.Limits())
     answer(exam, es.Listener(truth, seed=3), ())
     return stored(exam, ear, number)
 

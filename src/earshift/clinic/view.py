@@ -248,11 +248,11 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
     axis = screen.domain.smooth[0]
     frequencies = axis.values
     kept = screen.to_dict()["design"]["reference"]
-    if kept is None:
+    if kept is None:  # a notch or a limit on thresholds does without
         return []
     if kept["kind"] == "audiogram":
         return _as_written(Audiogram.from_dict(kept["data"]), frequencies)
-    if screen.rule is not None:
+    if screen.rules or screen.hypotheses is not None:
         return screen.reference_thresholds(frequencies)
     mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
     draws = positive_slope_samples(

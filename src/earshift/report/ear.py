@@ -16,15 +16,20 @@ from earshift.report.text import (
     hertz,
     mapping,
     moment,
+    number,
+    numbers,
     one_line,
     pairs,
     paragraph,
+    percent,
     probability,
     shortened,
     unbroken,
     when,
 )
 from earshift.report.words import Words, headline
+
+WORTH_SAYING = 0.01  # probability that answers do not follow the tones: nobody is told of less
 
 
 def untested(ear: str, words: Words) -> Section:
@@ -78,7 +83,7 @@ def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section
         decision = str(verdict.get("decision"))
         return replace(
             section,
-            headline=headline(one_line(decision, words), words),
+            headline=headline(one_line(decision, words), words, str(verdict.get("next_step"))),
             words=paragraph(shown.get("words"), words),
             alarming=decision == "changed",
             facts=_screen_facts(bundle, shown, verdict, live, visit.visit.zone, words),
@@ -94,6 +99,7 @@ def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section
         facts=(
             Fact(words.tones, _tones(shown.get("tones"), live, words)),
             Fact(words.catch_trials, _silence(shown, words)),
+            *_exam_reliability(shown, words),
         ),
         table=threshold_table(exam, now, words),
     )
@@ -156,15 +162,32 @@ def _screen_facts(
         )
     else:
         text = verdict.get("rule") or words.no_rule.format(protocol=verdict.get("protocol"))
-    reliability = str(verdict.get("reliability"))
     return (
         Fact(words.rule, shortened(unbroken(str(text)), LONGEST_TEXT, words)),
         Fact(words.reference, _reference(bundle, zone, words)),
         Fact(words.p_rule if rule else words.p_change, probability(verdict, words)),
         Fact(words.tones, _tones(shown.get("tones", verdict.get("tones")), live, words)),
         Fact(words.catch_trials, _silence(verdict, words)),
-        Fact(words.reliability, words.reliabilities.get(reliability, one_line(reliability, words))),
+        Fact(words.reliability, _reliability(verdict, words)),
     )
+
+
+def _reliability(stored: Data, words: Words) -> str:
+    """How far the answers can be trusted, with what the model makes of the listener."""
+    grade = str(stored.get("reliability"))
+    text = words.reliabilities.get(grade, one_line(grade, words))
+    attention, doubt = number(stored.get("attention")), number(stored.get("p_not_listening"))
+    if doubt is not None and doubt > WORTH_SAYING:
+        return words.in_doubt.format(reliability=text, doubt=percent(doubt, words))
+    if attention is not None:
+        return words.attention.format(reliability=text, attention=percent(attention, words))
+    return text
+
+
+def _exam_reliability(shown: Data, words: Words) -> tuple[Fact, ...]:
+    if not shown.get("reliability"):
+        return ()
+    return (Fact(words.reliability, _reliability(shown, words)),)
 
 
 def _tones(count: object, live: Sequence[TrialRecord], words: Words) -> str:
@@ -262,10 +285,31 @@ def _small_print(result: ResultRecord, zone: str, words: Words) -> str:
         ),
         words.hash_line.format(digest=result.trials_sha256[:12]),
     ]
-    if chosen:
-        lines.append(words.settings_line.format(settings=_listed(chosen)))
+    lines += _settings_lines(settings, chosen, words)
+    sizes = numbers(mapping(result.shown.get("verdict")).get("effective_size"))
+    if sizes:
+        lines.append(words.effective_size.format(sizes=", ".join(f"{size:.0f}" for size in sizes)))
     lines.append(words.limits_line.format(limits=_listed(limits)) if limits else words.no_limits)
     return shortened(unbroken(" ".join(lines)), LONGEST_TEXT, words)
+
+
+def _settings_lines(settings: Data, chosen: Data, words: Words) -> list[str]:
+    """The settings as sentences where this version knows them, and else as they were stored."""
+    factor, prevalence = number(chosen.get("bayes_factor")), number(chosen.get("prevalence"))
+    precision = number(settings.get("precision_db"))
+    if factor is not None and prevalence is not None:
+        tones = counted(settings.get("max_tones"), words)
+        lines = [
+            words.decided_at.format(
+                factor=f"{factor:g}", prevalence=percent(prevalence, words), tones=tones
+            )
+        ]
+        offset = number(chosen.get("device_offset_sd_db"))
+        return [*lines, words.device_offset.format(sd=f"{offset:g}")] if offset else lines
+    if precision is not None and not chosen:
+        tones = counted(settings.get("max_tones"), words)
+        return [words.measured_until.format(precision=f"{precision:g}", tones=tones)]
+    return [words.settings_line.format(settings=_listed(chosen))] if chosen else []
 
 
 def _listed(settings: Data) -> str:

@@ -82,12 +82,15 @@ def hertz(value: float) -> str:
 
 
 def probability(verdict: Data, words: Words) -> str:
-    """One decimal, and never a certainty that is only rounding."""
+    """That a rule is met or hearing has changed."""
     if verdict.get("decision") == "not determinable":
         return words.decisions["not determinable"]
     p = number(verdict.get("p_changed"))
-    if p is None:
-        return words.not_recorded
+    return words.not_recorded if p is None else percent(p, words)
+
+
+def percent(p: float, words: Words) -> str:
+    """A probability to one decimal, and never a certainty that is only rounding."""
     if p < 0.001:
         return words.below.format(value="0.1 %")
     if p > 0.999:

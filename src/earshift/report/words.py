@@ -124,6 +124,14 @@ class Words:
         }
     )
     unknown_decision: str = "{decision} (not known to this version)"
+    # Nothing decided, and what would help most; without it the decision's own word stands.
+    next_steps: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "more tones": "Inconclusive: more tones needed",
+            "better reference": "Inconclusive: better reference needed",
+            "retest": "Inconclusive: retest",
+        }
+    )
     exam_done: str = "Thresholds"
     exam_done_means: str = "Model estimates with 95 % intervals."
     exam_not_done_means: str = "The exam was not completed. Model estimates with 95 % intervals."
@@ -147,6 +155,8 @@ class Words:
     reliabilities: Mapping[str, str] = field(
         default_factory=lambda: {"good": "good", "fair": "fair", "poor": "POOR"}
     )
+    attention: str = "{reliability}; attentive at the last tone: {attention}"
+    in_doubt: str = "{reliability}; P(answers do not follow the tones): {doubt}"
     measured: str = "Measured"
     source: str = "Source"
 
@@ -210,6 +220,16 @@ class Words:
     audiogram_line: str = "Record {id} ({kind}), stored by earshift {version}."
     hash_line: str = "Fingerprint of the trials: {digest}."
     settings_line: str = "Settings: {settings}."
+    decided_at: str = (
+        "Decided when the answers are {factor} times likelier one way than the other; expected "
+        "before the first tone: {prevalence}; at most {tones} tones."
+    )
+    device_offset: str = "The device may play louder or softer than the reference's: SD {sd} dB."
+    measured_until: str = (
+        "Measured until every 95 % interval reaches at most {precision} dB to either side, with at "
+        "most {tones} tones."
+    )
+    effective_size: str = "Effective size of the sample behind these numbers: {sizes}."
     limits_line: str = "Level limits: {limits}."
     no_limits: str = "Level limits: none."
 
@@ -229,10 +249,16 @@ class Words:
 ENGLISH = Words()
 
 
-def headline(decision: str, words: Words = ENGLISH) -> str:
+def headline(decision: str, words: Words = ENGLISH, next_step: str = "") -> str:
     """A verdict's decision in a word or two, as every page and the command line say it.
+
+    Where nothing was decided, `next_step` of the verdict says what would help most.
 
     >>> headline("changed"), headline("inconclusive")
     ('Changed', 'Inconclusive: retest')
+    >>> headline("inconclusive", next_step="more tones")
+    'Inconclusive: more tones needed'
     """
+    if decision == "inconclusive" and next_step in words.next_steps:
+        return words.next_steps[next_step]
     return words.decisions.get(decision) or words.unknown_decision.format(decision=decision)

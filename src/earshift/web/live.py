@@ -24,7 +24,7 @@ from earshift.web import models as m
 from earshift.web import views
 
 MOST_PRESSES = 300
-KEPT = 100  # exams at once, some 20 MB each; the one that was answered longest ago is forgotten
+KEPT = 100  # exams at once, a few MB each; the one that was answered longest ago is forgotten
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Sessions:
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lookahead")
 
     def warm_up(self) -> None:
-        """Load the compiled engine in the background, so that the first listener does not wait."""
+        """Load the engine and its tables in the background: the first listener does not wait."""
         threading.Thread(target=_warm_up, daemon=True).start()
 
     def close(self) -> None:
@@ -159,7 +159,14 @@ class Sessions:
     # What an examiner sees
 
     def live(self, session: Session) -> m.Live:
-        """The exam as it stands: trials, thresholds, probability of change after every tone."""
+        """The exam as it stands: trials, thresholds, probability of change after every tone.
+
+        A finished screen of an engine that is no longer there is shown as it was stored.
+        """
+        if session.record.state in ("done", "abandoned") and views.judged_otherwise(session.record):
+            stored = self._store.results(session.record.id)
+            if stored:
+                return views.live_as_stored(session, stored[-1])
         return views.live(
             session.view(), session.procedure, self._of(session.record.id).probabilities
         )

@@ -95,6 +95,7 @@ class ExamSummary(Answer):
     mode: str
     rule: str | None
     decision: str | None
+    next_step: str | None  # of a screen that decided nothing: more tones, better reference, retest
     words: str | None
     p_changed: float | None
     tones: int | None
@@ -479,6 +480,8 @@ class ProbabilityAt(Answer):
 
 
 class DecisionLimits(Answer):
+    """Probabilities at which a screen decides: its Bayes factor at the prevalence it expects."""
+
     changed_at: float
     unchanged_at: float
 
@@ -492,7 +495,11 @@ class Live(Answer):
     rule: str | None
     words: str
     decision: str | None
+    reason: str | None  # why nothing was decided; only of a screen by a rule or for a notch
+    next_step: str | None  # more tones, better reference, retest
     reliability: str | None
+    attention: float | None  # probability of having been attentive at the last tone
+    p_not_listening: float | None  # probability that the answers do not follow the tones
     notes: list[str]
     tones: int
     max_tones: int

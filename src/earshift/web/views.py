@@ -9,11 +9,11 @@ from earshift import records
 from earshift.clinic.devices import device_today
 from earshift.clinic.practice import PROBLEMS
 from earshift.clinic.session import CATCH_EVERY, Session
-from earshift.clinic.view import ExamView, KnownProbabilities, p_changed_by_tone
+from earshift.clinic.view import ExamView, KnownProbabilities, TrialView, p_changed_by_tone
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
-from earshift.engine.exam import Exam
+from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Threshold
 from earshift.store import Store
@@ -97,6 +97,7 @@ def _summary(
         mode=visit.mode,
         rule=None if rule is None else rule["name"],
         decision=verdict.get("decision"),
+        next_step=verdict.get("next_step") or None,
         words=said.get("words"),
         p_changed=verdict.get("p_changed"),
         tones=said.get("tones"),
@@ -180,12 +181,12 @@ def exam(
 
 def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) -> m.Live:
     """A view in the words of the API; `known` remembers the probabilities worked out before."""
-    limits, p_changed = None, []
-    if isinstance(procedure, Screen):
-        p_changed = p_changed_by_tone(procedure, known)
-        if procedure.rule is not None:
-            changed_at, unchanged_at = procedure.settings.decision_limits
-            limits = m.DecisionLimits(changed_at=changed_at, unchanged_at=unchanged_at)
+    p_changed = p_changed_by_tone(procedure, known) if isinstance(procedure, Screen) else []
+    verdict = view.verdict
+    attention = None if verdict is None else verdict.attention
+    p_not_listening = None if verdict is None else verdict.p_not_listening
+    if isinstance(procedure, ClinicalExam) and view.words:
+        attention, p_not_listening = procedure.attention, procedure.state.p_idle
     return m.Live(
         number=view.presented,
         kind=view.kind,
@@ -195,7 +196,11 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
         rule=None if view.rule is None else view.rule.name,
         words=view.words,
         decision=view.decision,
-        reliability=view.reliability if view.kind == "screen" else None,
+        reason=None if verdict is None else verdict.reason or None,
+        next_step=None if verdict is None else verdict.next_step or None,
+        reliability=view.reliability,
+        attention=attention,
+        p_not_listening=p_not_listening,
         notes=list(view.notes),
         tones=view.tones,
         max_tones=view.max_tones,
@@ -206,8 +211,69 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
         thresholds=[_threshold(one) for one in view.thresholds],
         reference=[_threshold(one) for one in view.reference_thresholds],
         p_changed=[m.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
-        limits=limits,
+        limits=_limits(procedure),
     )
+
+
+def live_as_stored(session: Session, result: records.ResultRecord) -> m.Live:
+    """An exam that is over as it was shown then: nothing of a stored result is worked out anew.
+
+    Of the probabilities after each tone only the last one is stored.
+    """
+    record, shown = session.record, result.shown
+    verdict = shown.get("verdict") or {}
+    tones = int(shown.get("tones") or 0)
+    p_changed = verdict.get("p_changed")
+    chosen = result.settings.get("settings") or {}
+    stored_limits = None
+    if "changed_at" in chosen and "unchanged_at" in chosen:
+        stored_limits = m.DecisionLimits(
+            changed_at=chosen["changed_at"], unchanged_at=chosen["unchanged_at"]
+        )
+    return m.Live(
+        number=len(session.trials),
+        kind=record.kind,
+        ear=record.ear,
+        state=record.state,
+        unit=shown.get("unit", record.unit),
+        rule=verdict.get("rule"),
+        words=shown["words"],
+        decision=verdict.get("decision"),
+        reason=verdict.get("reason") or None,
+        next_step=verdict.get("next_step") or None,
+        reliability=verdict.get("reliability", shown.get("reliability")),
+        attention=verdict.get("attention", shown.get("attention")),
+        p_not_listening=verdict.get("p_not_listening", shown.get("p_not_listening")),
+        notes=list(verdict.get("notes", ())),
+        tones=tones,
+        max_tones=result.settings.get("max_tones") or session.procedure.max_tones,
+        catch_trials=shown.get("catch_trials", verdict.get("catch_trials", 0)),
+        false_alarms=shown.get("false_alarms", verdict.get("false_alarms", 0)),
+        presses=shown.get("presses", 0),
+        trials=[m.TrialShown(**asdict(TrialView.of(trial))) for trial in session.trials],
+        thresholds=[_threshold(Threshold(**one)) for one in shown["thresholds"]],
+        reference=[_threshold(Threshold(**one)) for one in shown["reference_thresholds"]],
+        p_changed=[] if p_changed is None else [m.ProbabilityAt(tone=tones, p=p_changed)],
+        limits=stored_limits,
+    )
+
+
+def judged_otherwise(record: records.ExamRecord) -> bool:
+    """Whether a screen by a rule or for a notch was made by an engine that is no longer there."""
+    design = record.design
+    asked = design.get("rule") is not None or design.get("hypotheses") is not None
+    return record.kind == "screen" and asked and design.get("engine") is None
+
+
+def _limits(procedure: Exam | Screen) -> m.DecisionLimits | None:
+    """Where the Bayes factor of a rule's or notch's screen lies on the scale of probability."""
+    if not isinstance(procedure, Screen):
+        return None
+    if not procedure.rules and procedure.hypotheses is None:
+        return None
+    asked = procedure.settings if procedure.rules else procedure.notch
+    changed_at, unchanged_at = asked.decision_limits
+    return m.DecisionLimits(changed_at=changed_at, unchanged_at=unchanged_at)
 
 
 def _threshold(threshold: Threshold) -> m.ThresholdShown:

@@ -63,9 +63,13 @@ const SHAPES = new Map([
   ["not determinable", "\u25A0"],
 ]);
 
-/** @param {string} decision */
-export function decisionBadge(decision) {
+/**
+ * @param {string} decision
+ * @param {string | null} [nextStep] of a test that decided nothing
+ */
+export function decisionBadge(decision, nextStep = null) {
   const shape = el("span", { "aria-hidden": "true" }, SHAPES.get(decision) ?? "\u25CB");
   const kind = decision.replaceAll(" ", "-");
-  return el("span", { class: `badge ${kind}` }, shape, " ", word("decision", decision));
+  const said = nextStep === null ? word("decision", decision) : word("next_step", nextStep);
+  return el("span", { class: `badge ${kind}` }, shape, " ", said);
 }

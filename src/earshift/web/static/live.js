@@ -7,6 +7,8 @@ import { decibels, decisionBadge, hertz, percent } from "./format.js";
 import { probability } from "./probability.js";
 import { facts, table } from "./table.js";
 
+const WORTH_SAYING = 0.01; // as in the engine: no decision while the doubt is larger
+
 /** The view that the page's template holds; `draw` it with what `Live` says and the next tone. */
 export function liveView() {
   const ear = audiogram(byId("audiogram"));
@@ -40,7 +42,7 @@ export function liveView() {
  */
 function showVerdict(live, over) {
   const badge = over && live.decision
-    ? decisionBadge(live.decision)
+    ? decisionBadge(live.decision, live.next_step)
     : el("span", { class: "badge open" }, word("state", live.state));
   const words = over ? live.words : t("live.so_far", { words: live.words });
   fill(byId("verdict"), el("p", { class: "verdict" }, badge), live.words ? el("p", {}, words) : null);
@@ -61,8 +63,17 @@ function countsOf(live) {
     [t("live.catch"), live.catch_trials ? t("live.alarms", alarms) : t("live.no_catch")],
     [t("live.presses"), live.presses || null],
     [t("live.reliability"), live.reliability ? word("reliability", live.reliability) : null],
+    [t("live.attention"), live.attention === null ? null : percent(live.attention)],
+    [t("live.not_listening"), inDoubt(live.p_not_listening) ? percent(live.p_not_listening) : null],
   ];
 }
+
+/**
+ * Whether it is worth saying how likely the answers have nothing to do with the tones.
+ * @param {number | null} p
+ * @returns {p is number}
+ */
+const inDoubt = (p) => p !== null && p > WORTH_SAYING;
 
 /** @param {Live} live */
 function trialsOf(live) {

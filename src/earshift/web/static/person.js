@@ -80,7 +80,7 @@ function showExams(exams) {
 /** @param {ExamSummary} exam */
 function examRow(exam) {
   const result = exam.decision
-    ? [decisionBadge(exam.decision), exam.p_changed === null ? null : ` ${percent(exam.p_changed)}`]
+    ? [decisionBadge(exam.decision, exam.next_step), exam.p_changed === null ? null : ` ${percent(exam.p_changed)}`]
     : [exam.kind === "audiogram" ? exam.source : word("state", exam.state)];
   return [
     el("a", { href: `/exams/${exam.id}` }, dayText(exam.measured_on ?? t("person.no_day"))),
