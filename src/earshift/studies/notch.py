@@ -172,7 +172,7 @@ def write_notch_results(
         rows,
     )
     page.picture("fraction right by tones", "notch.png")
-    figures.save_right_by_tones({"all": curves}, out / "notch.png")
+    figures.save_right_by_tones({"real ears": curves}, out / "notch.png")
     return page.write()
 
 
