@@ -21,8 +21,9 @@ _HOMES = {
     "Protocol": "engine.protocol",
     "Rule": "engine.rules",
     "Criterion": "engine.rules",
+    "ThresholdRule": "engine.rules",
     "RuleSettings": "engine.rule_settings",
-    "NotchSettings": "engine.notch",
+    "NotchSettings": "engine.rule_settings",
     "Exam": "engine.exam",
     "Screen": "engine.screen",
     "Verdict": "engine.verdict",
@@ -48,6 +49,7 @@ __all__ = [
     "RuleSettings",
     "Screen",
     "Stimulus",
+    "ThresholdRule",
     "Tone",
     "Trial",
     "Verdict",
@@ -61,10 +63,9 @@ if TYPE_CHECKING:
     from earshift.engine.exam import Exam
     from earshift.engine.limits import Limits
     from earshift.engine.norms import Norm, population_norm
-    from earshift.engine.notch import NotchSettings
     from earshift.engine.protocol import Protocol
-    from earshift.engine.rule_settings import RuleSettings
-    from earshift.engine.rules import Criterion, Rule
+    from earshift.engine.rule_settings import NotchSettings, RuleSettings
+    from earshift.engine.rules import Criterion, Rule, ThresholdRule
     from earshift.engine.screen import Screen
     from earshift.engine.tone import Stimulus, Tone, Trial
     from earshift.engine.verdict import PersonVerdict, Verdict

@@ -17,7 +17,6 @@ from earshift.engine.domain import Domain
 from earshift.engine.evidence import Rates, mixture_weights
 from earshift.engine.field import Field, fit_theta
 from earshift.engine.norms import Hyperprior
-from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Trial
 from earshift.engine.values import EARS
 
@@ -29,31 +28,6 @@ Array = NDArray[np.float64]
 CORRELATIONS = np.linspace(0.05, 0.95, 7)
 FITTED_AT = 0.5
 TOLERANCE = 1e-6  # of EP at each correlation
-
-
-def tested_ears(ears: str | None) -> tuple[str | None, ...]:
-    """The ears of an exam or a screen: both by name, or one that has none."""
-    if ears not in (None, "both"):
-        raise Refusal(f"ears must be 'both', or left out for one ear, got {ears!r}")
-    return (None,) if ears is None else EARS
-
-
-def the_other(ear: str) -> str:
-    """The other ear."""
-    return EARS[1 - EARS.index(ear)]
-
-
-def ear_of(tone: object) -> str:
-    """The ear of a tone, or a refusal: where both ears are tested a tone needs one."""
-    ear = getattr(tone, "ear", None)
-    if ear not in EARS:
-        raise Refusal(f"both ears are tested: give a tone with ear 'right' or 'left', got {tone!r}")
-    return str(ear)
-
-
-def trials_of(trials: Sequence[Trial], ear: str | None) -> tuple[Trial, ...]:
-    """One ear's trials, in order; where only one ear is tested (None), all of them."""
-    return tuple(trial for trial in trials if ear is None or trial.tone.ear == ear)
 
 
 def answers_of_both(trials: Sequence[Trial], domain: Domain) -> Answers:

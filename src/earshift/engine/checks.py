@@ -34,3 +34,10 @@ def as_heard(value: object) -> bool:
     if isinstance(value, int | np.integer) and value in (0, 1):
         return bool(value)
     raise Refusal(f"heard must be True/False or 1/0, got {value!r}")
+
+
+def check_rates(guess: float, lapse: float) -> None:
+    """Refuse guess and lapse rates that leave no audible range."""
+    for name, rate in (("guess", guess), ("lapse", lapse)):
+        if not (isinstance(rate, int | float) and 0.0 <= rate < 0.5):
+            raise Refusal(f"{name} rate must be a number from 0 to below 0.5, got {rate!r}")

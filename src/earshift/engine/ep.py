@@ -28,6 +28,7 @@ import numpy as np
 from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
+from earshift.engine.checks import check_rates
 from earshift.engine.refusal import Refusal
 
 Array = NDArray[np.float64]
@@ -395,10 +396,3 @@ def fit(
         grad_mean=b,
         grad_cov=0.5 * (np.outer(b, b) - G),
     )
-
-
-def check_rates(guess: float, lapse: float) -> None:
-    """Refuse guess and lapse rates that leave no audible range."""
-    for name, rate in (("guess", guess), ("lapse", lapse)):
-        if not (isinstance(rate, int | float) and 0.0 <= rate < 0.5):
-            raise Refusal(f"{name} rate must be a number from 0 to below 0.5, got {rate!r}")

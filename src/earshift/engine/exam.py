@@ -1,57 +1,57 @@
-"""`Exam`: a first exam, which measures the psychometric field of one ear or of both."""
+"""`Exam`: a first exam, which measures the hearing of one ear or of both.
 
-from collections.abc import Sequence
-from copy import copy
-from dataclasses import replace
-from typing import Any, Self
+`Exam()` fits the paper's psychometric field. `Exam.clinical()` is a `ClinicalExam`, under the model
+of persons; it is the one that a clinic runs.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine import choose, ep
-from earshift.engine.answers import answers_of
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.both_ears import answers_of_both, ear_of, fit_ears, the_other, trials_of
-from earshift.engine.checks import whole
-from earshift.engine.cross_hearing import INTERAURAL_DB, own_ear_only
+from earshift.engine.checks import as_heard, finite, whole
+from earshift.engine.clinical import (
+    Listening,
+    as_model_units,
+    check_tones,
+    earlier_of,
+    first_of_best,
+    folded,
+    newcomer,
+    nodes_for,
+)
+from earshift.engine.cross_hearing import INTERAURAL_DB, crossing_level, own_ear_only
 from earshift.engine.domain import Domain
-from earshift.engine.field import Field, fit
-from earshift.engine.limits import Limits, allowed
-from earshift.engine.norms import Hyperprior, hyperprior
-from earshift.engine.procedure import SAMPLE, Procedure, for_ear
+from earshift.engine.ears import the_other, trials_of
+from earshift.engine.field_exam import USUAL_TONES, FieldExam, tones_or_usual
+from earshift.engine.limits import Limits
+from earshift.engine.persons.people import Earlier, Newcomer, Returning
+from earshift.engine.persons.posterior import Posterior, Sitting, Stopping
+from earshift.engine.persons.reference import joined
+from earshift.engine.procedure import Procedure
 from earshift.engine.refusal import Refusal
 from earshift.engine.thresholds import (
+    AUDIOMETRIC_HZ,
     SAMPLES,
-    SMALLEST_SLOPE,
-    Location,
-    Threshold,
-    frequencies_of,
-    locations_of,
-    positive_slope_samples,
-    threshold,
-    thresholds_from_samples,
 )
-from earshift.engine.tone import Tone, Trial
+from earshift.engine.tone import Tone
 from earshift.engine.values import EARS
+
+if TYPE_CHECKING:  # a field loads its compiled kernels, which a clinical exam does not need
+    pass
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 
-class _Usual(int):
-    """A number that stands for "as usual" where no other is given."""
+PERSONS = "persons"  # the engine of a clinical exam, as a stored design names it; else fields
 
 
-USUAL_TONES = _Usual(50)  # of one ear
-BOTH_EARS_TONES = 80
-
-
-def tones_or_usual(max_tones: int, ears: str | None) -> int:
-    """The number given, or the usual one: 50 tones, and 80 of both ears."""
-    return BOTH_EARS_TONES if max_tones is USUAL_TONES and ears is not None else max_tones
-
-
-class Exam(Procedure):
+class Exam(FieldExam):
     """A first exam: Halton tones to look around, then the most informative tone, and again.
 
     >>> exam = Exam(seed=1)
@@ -89,7 +89,74 @@ class Exam(Procedure):
         lapse: probability of "missed" in spite of hearing, from 0 to below 0.5.
     """
 
-    kind = "exam"
+    @staticmethod
+    def clinical(
+        *,
+        ears: str | None = None,
+        ear: str | None = None,
+        seed: int = 0,
+        max_tones: int = USUAL_TONES,
+        precision_db: float = 5.0,
+        reference: "Exam | Audiogram | Mapping[str, Exam | Audiogram] | None" = None,
+        domain: str | Domain = "audiometer",
+        limits: Limits | None = None,
+        other_ear: Audiogram | None = None,
+        transducer: str = "unknown",
+        strategy: str | None = None,
+        halton_tones: int | None = None,
+        guess: float | None = None,
+        lapse: float | None = None,
+    ) -> "ClinicalExam":
+        """An exam as a clinic runs it: real people's thresholds expected, human answers.
+
+        It is done when every threshold's 95 % interval reaches at most `precision_db` to either
+        side, or after `max_tones`. `reference` is an earlier exam or audiogram of the same ear (of
+        both ears, a mapping of "right" and "left" to theirs): the exam then expects that ear, as
+        far as ears change. The other parameters are those of `Exam`; `strategy`, `halton_tones`,
+        `guess` and `lapse` belong to the psychometric field, no longer mean anything here and warn.
+        """
+        without_meaning = {
+            "strategy": strategy, "halton_tones": halton_tones, "guess": guess, "lapse": lapse,
+        }  # fmt: skip
+        given = [name for name, value in without_meaning.items() if value is not None]
+        if given:
+            warnings.warn(
+                f"Exam.clinical: {', '.join(given)} no longer mean anything and are ignored; "
+                "Exam(...) takes them (docs/migration.md)",
+                DeprecationWarning,
+                stacklevel=2,
+            )
+        return ClinicalExam(
+            ears=ears,
+            ear=ear,
+            seed=seed,
+            max_tones=max_tones,
+            precision_db=precision_db,
+            reference=reference,
+            domain=domain,
+            limits=limits,
+            other_ear=other_ear,
+            transducer=transducer,
+        )
+
+    @classmethod
+    def _from_design(cls, design: dict[str, Any]) -> Self:
+        engine = design.pop("engine", None)
+        if engine is None:
+            return cls(**design)
+        if engine != PERSONS:
+            raise Refusal(f"this exam was made by an engine {engine!r} that is not known here")
+        stored = design.pop("reference", None)
+        return cast(Self, ClinicalExam(**design, reference=_reference_from(stored)))
+
+
+class ClinicalExam(Exam):
+    """An exam under the model of persons: what `Exam.clinical` gives; see there.
+
+    Attributes:
+        precision_db: how far the 95 % interval of a threshold may reach to either side, in dB.
+        reference: the earlier exam or audiogram that it goes by, if any.
+    """
 
     def __init__(
         self,
@@ -98,16 +165,15 @@ class Exam(Procedure):
         ear: str | None = None,
         seed: int = 0,
         max_tones: int = USUAL_TONES,
-        domain: str | Domain = "fine",
+        precision_db: float = 5.0,
+        reference: "Exam | Audiogram | Mapping[str, Exam | Audiogram] | None" = None,
+        domain: str | Domain = "audiometer",
         limits: Limits | None = None,
         other_ear: Audiogram | None = None,
         transducer: str = "unknown",
-        strategy: str = "bald",
-        halton_tones: int = 15,
-        guess: float = 0.0,
-        lapse: float = 0.0,
     ) -> None:
-        super().__init__(
+        Procedure.__init__(
+            self,
             ears=ears,
             seed=seed,
             max_tones=tones_or_usual(max_tones, ears),
@@ -116,215 +182,206 @@ class Exam(Procedure):
             other_ear=other_ear,
             transducer=transducer,
         )
-        if ear not in ((None,) if ears is None else (None, *EARS)):
-            raise Refusal(
-                f"ear must be 'right', 'left' or None, and needs ears='both'; got {ear!r}"
-            )
-        self.ear = ear
-        known = [name for name in choose.STRATEGIES if name != "differential"]
-        if strategy not in known:
-            raise Refusal(
-                f"strategy of an exam must be one of {', '.join(known)}, got {strategy!r}"
-            )
-        ep.check_rates(guess, lapse)
-        self.strategy = strategy
-        self.halton_tones = whole(halton_tones, "halton_tones", 0)
-        self.guess, self.lapse = float(guess), float(lapse)
+        self._set_ear(ear)
+        check_tones(self.domain, "a clinical exam")
+        self.precision_db = finite(precision_db, "precision_db")
+        if not self.precision_db > 0.0:
+            raise Refusal(f"precision_db must be positive, got {precision_db!r}")
+        # What a field of these trials is fitted with, where a screen without a rule wants one.
+        self.strategy, self.halton_tones, self.guess, self.lapse = "level_set", 0, 0.01, 0.02
+        self._fields = None
         self._unheard_elsewhere = own_ear_only(self.domain, other_ear, transducer)
-        self._fields: tuple[int, dict[str | None, Field]] | None = None
-
-    @classmethod
-    def clinical(
-        cls,
-        *,
-        ears: str | None = None,
-        ear: str | None = None,
-        seed: int = 0,
-        max_tones: int = USUAL_TONES,
-        domain: str | Domain = "audiometer",
-        limits: Limits | None = None,
-        other_ear: Audiogram | None = None,
-        transducer: str = "unknown",
-        strategy: str = "level_set",
-        halton_tones: int = 5,
-        guess: float = 0.01,
-        lapse: float = 0.02,
-    ) -> Self:
-        """An exam as a clinic runs it: an audiometer's tones, thresholds sought, human answers.
-
-        The settings with the smallest threshold error after 50 tones on real ears (tuning half);
-        the parameters are those of `Exam`.
-        """
-        return cls(
-            ears=ears,
-            ear=ear,
-            seed=seed,
-            max_tones=max_tones,
-            domain=domain,
-            limits=limits,
-            other_ear=other_ear,
-            transducer=transducer,
-            strategy=strategy,
-            halton_tones=halton_tones,
-            guess=guess,
-            lapse=lapse,
+        self.reference = reference
+        frequencies = self.domain.smooth[0].values
+        usual = [f for f in AUDIOMETRIC_HZ if frequencies[0] <= f <= frequencies[-1]]
+        self._wanted_hz = tuple(f for f in usual if self._reach_at(f) is not None) or frequencies
+        self.listening = Listening(
+            Sitting(
+                self._prior(nodes_for(self._wanted_hz)),
+                frequencies_hz=frequencies,
+                levels_db=self.domain.intensity.values,
+                wanted_hz=self._wanted_hz,
+                seed=self.seed,
+                stopping=Stopping(within_db=self.precision_db),
+            )
         )
+
+    def _prior(self, nodes_hz: tuple[float, ...]) -> Newcomer | Returning:
+        """Whom to expect: the population, or the person that the reference knows."""
+        if self.reference is None:
+            return newcomer(self.domain, nodes_hz, len(self._tested))
+        if self.ears is None:
+            if isinstance(self.reference, Mapping):
+                raise Refusal("references by ear are for an exam of both ears: ears='both'")
+            given = [self.reference]
+        elif isinstance(self.reference, Exam) and self.reference.ears == "both":
+            given = [self.reference.of(ear) for ear in EARS]
+        elif isinstance(self.reference, Mapping) and set(self.reference) == set(EARS):
+            given = [self.reference[ear] for ear in EARS]
+        else:
+            raise Refusal(
+                "the reference of an exam of both ears maps 'right' and 'left' to theirs, or is an "
+                f"exam of both ears; got {type(self.reference).__name__}"
+            )
+        for one in given:
+            if not isinstance(one, Exam | Audiogram):
+                raise Refusal(
+                    "reference must be an earlier earshift Exam or Audiogram of the same ear, got "
+                    f"{type(one).__name__}"
+                )
+        each = [earlier_of(one, nodes_hz, self.domain) for one in given]
+        return Returning(each[0] if len(each) == 1 else joined(*each))
+
+    def _folded(self, nodes_hz: tuple[float, ...]) -> Earlier:
+        one = self._answers
+        return folded(
+            self._prior(nodes_hz), one.trials, one.catches, one.presses, self.seed, nodes_hz
+        )
+
+    @property
+    def _answers(self) -> Listening:
+        self.listening.trials = self._trials
+        return self.listening
+
+    @property
+    def state(self) -> Posterior:
+        """What all answers so far say."""
+        return self._answers.posterior
+
+    def fork(self) -> Self:
+        """Another one with the same trials; what either is told is no concern of the other's."""
+        other = super().fork()
+        other.listening = self.listening.fork()
+        return other
+
+    def tell_catch(self, heard: object) -> None:
+        """Take the answer to a silent trial: it says how the listener answers."""
+        self.listening.catches = (*self.listening.catches, as_heard(heard))
+        self._next = None
+
+    def tell_press(self) -> None:
+        """Take note of a press of the button when nothing was to be answered."""
+        self.listening.presses += 1
+        self._next = None
+
+    def _take_silence(self, data: Mapping[str, Any]) -> None:
+        for heard in list(data.get("catches", ())):
+            self.tell_catch(heard)
+        for _ in range(whole(data.get("presses", 0), "presses", 0)):
+            self.tell_press()
+
+    @property
+    def reliability(self) -> str:
+        """good, fair or poor: how far the answers can be trusted."""
+        return self._answers.reliability
+
+    @property
+    def attention(self) -> float:
+        """Probability that the listener was attentive at the last tone."""
+        return self.state.attention
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What made the exam doubt its listener, as sentences."""
+        return tuple(self._answers.doubts())
 
     @property
     def done(self) -> bool:
-        """Advice: enough tones. Asking and telling go on working."""
-        return len(self._trials) >= self.max_tones
+        """Advice: every threshold is known well enough, or enough tones."""
+        return len(self._trials) >= self.max_tones or (bool(self._trials) and self.precise)
 
     @property
-    def field(self) -> Field:
-        """The psychometric field fitted to all trials so far; of both ears, that of `ear`."""
-        return self.fields[self._spoken_of(None)]
+    def precise(self) -> bool:
+        """Whether every 95 % interval is as narrow as was asked for, and somebody listens.
 
-    @property
-    def fields(self) -> dict[str | None, Field]:
-        """The field of each tested ear by its name (None where only one is tested)."""
-        count = len(self._trials)
-        if self._fields is None or self._fields[0] != count:
-            fitted = self._fit(self.domain, hyperprior(), self.guess, self.lapse)
-            self._fields = (count, fitted)
-        return self._fields[1]
-
-    def _fit(
-        self, domain: Domain, prior: Hyperprior, guess: float, lapse: float
-    ) -> dict[str | None, Field]:
-        if self.ears is None:
-            return {None: fit(answers_of(self._trials, domain), prior, guess, lapse)}
-        both = fit_ears(answers_of_both(self._trials, domain), prior, guess, lapse)
-        return dict(both.items())
-
-    def _spoken_of(self, ear: str | None) -> str | None:
-        """The tested ear that is meant: the given one, or the exam's own."""
-        if self.ears is None:
-            if ear is not None:
-                raise Refusal(f"this exam is of one ear: leave out ear={ear!r}")
-            return None
-        ear = self.ear if ear is None else ear
-        if ear not in EARS:
-            raise Refusal(f"this exam is of both ears: say ear='right' or 'left', got {ear!r}")
-        return ear
-
-    def of(self, ear: str) -> Self:
-        """This exam of both ears as the exam of one: the reference of a screen of that ear."""
-        one = copy(self)
-        one.ear = self._spoken_of(ear)
-        return one
-
-    def refitted(self, domain: Domain, prior: Hyperprior, guess: float, lapse: float) -> Field:
-        """The field of these trials as a screen sees it: its domain, prior and listener."""
-        ear = self._spoken_of(None)
-        if not trials_of(self._trials, ear):
-            whose = "" if ear is None else f" of the {ear} ear"
-            raise Refusal(
-                f"the reference exam has no trials{whose}: run it first, or give an audiogram or "
-                "a norm"
+        A threshold that lies beyond what can be played is known well enough when that is known.
+        """
+        if self.state.p_idle > self.listening.model.stopping.doubt:
+            return False
+        for number, ear in enumerate(self._tested):
+            ends = np.array([self._reach_at(f, ear) or (0.0, 0.0) for f in self._wanted_hz]).T
+            low, middle, high = (
+                np.clip(levels, *ends) for levels in self.state.thresholds(self._wanted_hz, number)
             )
-        return self._fit(domain, prior, guess, lapse)[ear]
+            if max((high - middle).max(), (middle - low).max()) > self.precision_db:
+                return False
+        return True
+
+    def _reach_at(self, frequency_hz: float, ear: str | None = None) -> tuple[float, float] | None:
+        """Softest and loudest level that may ever be played there; None for nothing."""
+        levels = self.domain.intensity.values
+        low, high = levels[0], levels[-1]
+        if self.limits is not None:
+            offered = np.array(self.domain.smooth[0].values)
+            ends = self.limits.range_at(self.domain)
+            nearest = int(np.abs(np.log2(offered / frequency_hz)).argmin())
+            low, high = max(low, float(ends[0][nearest])), min(high, float(ends[1][nearest]))
+        if ear is not None:
+            place = np.array([[self.domain.smooth[0].to_model(frequency_hz)]])
+            high = min(high, float(self._crossing_levels(the_other(ear), place)[0]))
+        elif self.other_ear is not None:
+            high = min(high, crossing_level(self.other_ear, self.transducer, frequency_hz))
+        return (low, high) if low <= high else None
 
     def scores(self) -> Array:
-        """Score of every candidate (places x levels of the domain) by the strategy, now.
+        """Score of every candidate (places x levels of the domain), now.
 
         Where both ears are tested, the right ear's places x levels, then the left one's.
         """
-        outlook = choose.Outlook(
-            rng=self._chance(SAMPLE),
-            guess=self.guess,
-            lapse=self.lapse,
-            latent=self._moments,
-            shape=(len(self._tested) * self.domain.shape[0], self.domain.shape[1]),
-        )
-        return choose.STRATEGIES[self.strategy](outlook)
-
-    def _moments(self) -> tuple[Array, Array]:
-        """Mean and variance of the latent of every candidate."""
-        places, intensities = self.domain.places, self.domain.intensities
-        each = [self.fields[ear].moments(places, intensities) for ear in self._tested]
-        return np.vstack([mean for mean, _ in each]), np.vstack([var for _, var in each])
-
-    def _playable_in(self, ear: str | None) -> Mask:
-        mask = allowed(self.limits, self.domain, trials_of(self._trials, ear))
-        if ear is None:
-            return mask & self._unheard_elsewhere
-        crossing = self._crossing_levels(the_other(ear), self.domain.places)
-        return np.asarray(mask & (np.array(self.domain.intensity.values) < crossing[:, None]))
-
-    def _crossing_levels(self, listening: str, places: Array) -> Array:
-        """Levels from which this ear, by all that is known now, hears what the other is played.
-
-        Infinite before the exam knows that loudness helps: there is no threshold then. A threshold
-        below the softest candidate counts as there, so that something is left to play.
-        """
-        mean, _ = self.fields[listening].latent(places)
-        if mean[0] < SMALLEST_SLOPE:
-            return np.full(places.shape[0], np.inf)
-        axis = self.domain.intensity
-        levels = [axis.from_model(float(t)) for t in threshold(float(mean[0]), mean[1:])]
-        return np.asarray(np.maximum(levels, axis.values[0]) + INTERAURAL_DB[self.transducer])
+        return self.state.scores
 
     def _choose(self) -> Tone:
-        count = len(self._trials)
-        if count < self.halton_tones:
-            # One sequence for both ears in turn, so that what one leaves out the other fills.
-            ear = self._tested[count % len(self._tested)]
-            mask = self._playable_in(ear)
-            if mask.any():
-                return for_ear(choose.halton_tone(self.seed, count, self.domain, mask), ear)
-        return super()._choose()
+        return self._tone_at(*first_of_best(self.state.wanted(self._playable())))
 
-    @property
-    def cross_heard(self) -> tuple[Trial, ...]:
-        """The trials whose tone the other ear might have heard, by all that is known now.
+    def _crossing_levels(self, listening: str, places: Array) -> Array:
+        """Levels from which this ear, by all that is known now, hears what the other is played."""
+        if not trials_of(self._trials, listening):
+            return np.full(places.shape[0], math.inf)
+        axis = self.domain.smooth[0]
+        frequencies = [axis.from_model(float(place)) for place in places[:, 0]]
+        levels = self.state.thresholds(frequencies, EARS.index(listening))[1]
+        softest = self.domain.intensity.values[0]
+        return np.asarray(np.maximum(levels, softest) + INTERAURAL_DB[self.transducer])
 
-        Of an exam of both ears; one of a single ear knows nothing of the other.
-        """
-        if self.ears is None:
-            return ()
-        out = []
-        for trial in self._trials:
-            place = np.array([self.domain.place_of(trial.tone)])
-            crossing = self._crossing_levels(the_other(ear_of(trial.tone)), place)[0]
-            if trial.tone.level_db_hl >= crossing:
-                out.append(trial)
-        return tuple(out)
-
-    def thresholds(
-        self, frequencies_hz: Sequence[Location] | None = None, *, ear: str | None = None
-    ) -> list[Threshold]:
-        """Thresholds in dB HL with 95 % intervals, from the field's samples with rising slope.
-
-        On other axes than a tone's the places are numbers (tuples of them with several smooth
-        axes), all of the domain's by default, and each result is a `PlaceThreshold`. `ear` is for
-        an exam of both ears, which has two fields.
-        """
-        spoken_of = self._spoken_of(ear)
-        locations, places = locations_of(self.domain, frequencies_hz)
-        mean, cov = self.fields[spoken_of].latent(places)
-        draws = positive_slope_samples(mean, cov, [0], SAMPLES, self._chance(SAMPLE))
-        levels = threshold(draws[:, :1], draws[:, 1:])
-        found = thresholds_from_samples(locations, levels, self.domain)
-        if spoken_of is None:
-            return found
-        _, places = frequencies_of(self.domain, [t.frequency_hz for t in found])
-        crossing = self._crossing_levels(the_other(spoken_of), places)
-        return [
-            replace(t, cross_hearing=bool(t.level_db_hl >= level))
-            for t, level in zip(found, crossing, strict=True)
-        ]
+    def _threshold_draws(self, locations: list[tuple[float, ...]], ear: str | None) -> Array:
+        people = self.state.samples(SAMPLES)
+        number = 0 if ear is None else EARS.index(ear)
+        levels = self.state.at(people.after, [place[0] for place in locations], number)
+        return as_model_units(levels, self.domain)
 
     def _design(self) -> dict[str, Any]:
         design = {
-            **super()._design(),
-            "strategy": self.strategy,
-            "halton_tones": self.halton_tones,
-            "guess": self.guess,
-            "lapse": self.lapse,
+            **Procedure._design(self),
+            "engine": PERSONS,
+            "precision_db": self.precision_db,
+            "reference": _reference_to(self.reference),
         }
         return design if self.ears is None else {**design, "ears": self.ears, "ear": self.ear}
 
-    @classmethod
-    def _from_design(cls, design: dict[str, Any]) -> Self:
-        return cls(**design)
+    def to_dict(self) -> dict[str, Any]:
+        """Design and trials as plain JSON data: all that is needed to go on elsewhere."""
+        return {
+            **super().to_dict(),
+            "catches": list(self.listening.catches),
+            "presses": self.listening.presses,
+        }
+
+
+def _reference_to(reference: Any) -> dict[str, Any] | None:
+    """The reference of a clinical exam as its design keeps it."""
+    if reference is None:
+        return None
+    if isinstance(reference, Mapping):
+        return {ear: _reference_to(reference[ear]) for ear in EARS}
+    kind = "exam" if isinstance(reference, Exam) else "audiogram"
+    return {"kind": kind, "data": reference.to_dict()}
+
+
+def _reference_from(stored: Mapping[str, Any] | None) -> Any:
+    """The reference of a clinical exam from its design."""
+    if stored is None:
+        return None
+    if "kind" not in stored:
+        return {ear: _reference_from(stored[ear]) for ear in EARS}
+    kind: type[Exam] | type[Audiogram] = Exam if stored["kind"] == "exam" else Audiogram
+    return kind.from_dict(stored["data"])

@@ -3,14 +3,13 @@
 import numpy as np
 
 from earshift.engine.cross_hearing import crossing_level
-from earshift.engine.question import Setup, levels_of
+from earshift.engine.question import Array, Circumstances
 from earshift.engine.rules import Rule
-from earshift.engine.thresholds import frequencies_of
 
 SMALL_CHANGE_DB = 10.0  # a smaller one need not be found for "unchanged"
 
 
-def unreachable(setup: Setup) -> dict[float, str]:
+def unreachable(setup: Circumstances) -> dict[float, str]:
     """Frequencies at which the limits let nothing be heard even by an unchanged ear, and why."""
     if setup.reference_levels is None or setup.limits is None:
         return {}
@@ -31,17 +30,23 @@ def unreachable(setup: Setup) -> dict[float, str]:
     return found
 
 
-def unjudgeable(setup: Setup, rule: Rule) -> dict[float, str]:
-    """The rule's frequencies at which nothing can be said, and why."""
+def unjudgeable(setup: Circumstances, rule: Rule, levels: Array) -> dict[float, str]:
+    """The rule's frequencies at which nothing can be said, and why.
+
+    `levels` are those that the rule's dB are counted from, in the unit of the domain's levels: the
+    reference's thresholds, or zeros for limits on thresholds.
+    """
     found: dict[float, str] = {}
     known = setup.measured_hz
-    frequencies, places = frequencies_of(setup.domain, rule.frequencies_hz)
-    levels = levels_of(setup.reference, places, setup.domain)
+    axis = setup.domain.smooth[0]
+    frequencies = np.array([axis.check(f) for f in rule.frequencies_hz])
     unit = setup.domain.intensity.unit
     for f, level, softest, top in zip(
         rule.frequencies_hz, levels, *setup.range_at(frequencies), strict=True
     ):
         needed = max(c.at_least_db for c in rule.criteria if f in c.frequencies_hz)
+        if rule.better:
+            needed = -needed
         crossing = crossing_level(setup.other_ear, setup.transducer, f)
         if known is not None and f not in known:
             found[f] = "the reference has no threshold there"
@@ -56,7 +61,7 @@ def unjudgeable(setup: Setup, rule: Rule) -> dict[float, str]:
     return found
 
 
-def unplayable(setup: Setup, low_hz: float, high_hz: float) -> dict[float, str]:
+def unplayable(setup: Circumstances, low_hz: float, high_hz: float) -> dict[float, str]:
     """Frequencies between these two at which nothing can be played."""
     if not setup.domain.of_tones:
         return {}

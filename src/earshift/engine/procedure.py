@@ -13,11 +13,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine import choose
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.both_ears import ear_of, tested_ears
 from earshift.engine.checks import as_heard, whole
 from earshift.engine.domain import Domain, as_domain
+from earshift.engine.ears import ear_of, tested_ears
 from earshift.engine.limits import Limits, allowed
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Stimulus, Tone, Trial
@@ -125,9 +124,15 @@ class Procedure:
         return np.vstack([self._playable_in(ear) for ear in self._tested])
 
     def _choose(self) -> Tone:
+        from earshift.engine import choose  # with compiled kernels: loaded where they are needed
+
         mask = self._playable()
         place, level = choose.pick(self.scores(), mask, self._chance(PICK))
-        number, place = divmod(place, self.domain.shape[0])
+        return self._tone_at(place, level)
+
+    def _tone_at(self, row: int, level: int) -> Tone:
+        """The tone in this row and column of the scores."""
+        number, place = divmod(row, self.domain.shape[0])
         return for_ear(self.domain.tone(place, level), self._tested[number])
 
     def _chance(self, purpose: int) -> np.random.Generator:
@@ -177,7 +182,11 @@ class Procedure:
             raise Refusal(f"not the data of an earshift {cls.kind}: {error!r}") from None
         for trial in trials:
             procedure.tell(trial.tone, trial.heard)
+        procedure._take_silence(data)
         return procedure
+
+    def _take_silence(self, data: Mapping[str, Any]) -> None:
+        """Take stored answers to silent trials and presses, where they count."""
 
 
 def for_ear(tone: Tone, ear: str | None) -> Tone:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine import ep
-from earshift.engine.checks import finite, whole
+from earshift.engine.checks import check_rates, finite, whole
 from earshift.engine.norms import READING_SD_DB, hyperprior
 from earshift.engine.refusal import Refusal
 
@@ -93,7 +92,7 @@ class Protocol:
             raise Refusal(
                 f"prior_changed must lie between 0 and 1, both excluded, got {self.prior_changed!r}"
             )
-        ep.check_rates(self.guess, self.lapse)
+        check_rates(self.guess, self.lapse)
 
     @property
     def rhos(self) -> Array:

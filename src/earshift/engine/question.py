@@ -7,19 +7,21 @@ these two alone. To add a question, write the two classes and name the question 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.domain import Domain
-from earshift.engine.field import Field
 from earshift.engine.limits import Limits
 from earshift.engine.norms import Hyperprior
 from earshift.engine.rules import Rule
 from earshift.engine.thresholds import SMALLEST_SLOPE, threshold
 from earshift.engine.tone import Trial
+
+if TYPE_CHECKING:  # a field loads its compiled kernels, which not every question needs
+    from earshift.engine.field import Field
 
 Array = NDArray[np.float64]
 
@@ -128,9 +130,9 @@ class Question(Protocol):
         """
 
 
-@dataclass(frozen=True)
-class Setup:
-    """What a question finds when it is asked: the ear's reference and what can be played.
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What can be played to an ear, and how much of it is known from before.
 
     Attributes:
         domain: the candidate tones.
@@ -138,8 +140,6 @@ class Setup:
         other_ear: thresholds of the other ear, if they are known.
         transducer: one of `values.TRANSDUCERS`; says how much the head keeps from the other ear.
         seed: of the screen's chance.
-        reference: the field of the reference.
-        prior: hyperprior of a new field.
         measured_hz: frequencies at which the reference has a threshold; None for everywhere.
         reference_levels: the ear's own earlier threshold at every place, in the unit of the
             domain's levels, nan where it is unknown; None where nothing is known of this ear.
@@ -150,8 +150,6 @@ class Setup:
     other_ear: Audiogram | None
     transducer: str
     seed: int
-    reference: Field
-    prior: Hyperprior
     measured_hz: frozenset[float] | None
     reference_levels: Array | None
 
@@ -170,7 +168,20 @@ class Setup:
         return softest, loudest
 
 
-def levels_of(field: Field, places: Array, domain: Domain) -> Array:
+@dataclass(frozen=True, kw_only=True)
+class Setup(Circumstances):
+    """What a question about fields finds when it is asked.
+
+    Attributes:
+        reference: the field of the reference.
+        prior: hyperprior of a new field.
+    """
+
+    reference: "Field"
+    prior: Hyperprior
+
+
+def levels_of(field: "Field", places: Array, domain: Domain) -> Array:
     """A field's mean thresholds at these places, in the unit of the domain's levels."""
     mean, _ = field.latent(places)
     axis = domain.intensity

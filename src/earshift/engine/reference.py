@@ -1,19 +1,22 @@
 """What a screen compares with: an earlier exam, an audiogram, or a population's norm."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine.audiogram import Audiogram
+from earshift.engine.clinical import earlier_of, levels_at, nodes_for
 from earshift.engine.domain import Domain
 from earshift.engine.exam import Exam
-from earshift.engine.field import Field, from_audiogram, from_norm
 from earshift.engine.norms import Hyperprior, Norm
 from earshift.engine.question import levels_of
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import EARS
+
+if TYPE_CHECKING:  # a field loads its compiled kernels, which not every screen needs
+    from earshift.engine.field import Field
 
 Array = NDArray[np.float64]
 
@@ -55,8 +58,10 @@ def reference_domain(reference: Reference | None) -> str | Domain:
 
 def reference_field(
     reference: Reference, domain: Domain, prior: Hyperprior, guess: float, lapse: float
-) -> Field:
+) -> "Field":
     """The reference as a field, seen with a screen's domain, prior and listener."""
+    from earshift.engine.field import from_audiogram, from_norm
+
     if isinstance(reference, Exam):
         if not reference.trials:
             raise Refusal(
@@ -94,14 +99,25 @@ def measured_hz(reference: Reference) -> frozenset[float] | None:
     return frozenset(f for f, levels in zip(frequencies, reach, strict=True) if levels is not None)
 
 
-def earlier_levels(reference: Reference, field: Field, domain: Domain) -> Array | None:
+def earlier_levels(reference: Reference, field: "Field", domain: Domain) -> Array | None:
     """This ear's earlier thresholds at all places of the domain, in the unit of its levels.
 
     nan beyond the measured frequencies; None where the reference is not this ear's.
     """
     if isinstance(reference, Norm):
         return None  # other people's
-    levels = levels_of(field, domain.places, domain)
+    return _where_measured(levels_of(field, domain.places, domain), reference, domain)
+
+
+def known_levels(reference: Reference, domain: Domain) -> Array | None:
+    """The same as the model of persons knows them."""
+    if isinstance(reference, Norm):
+        return None  # other people's
+    earlier = earlier_of(reference, nodes_for(()), domain)
+    return _where_measured(levels_at(earlier, domain.smooth[0].values), reference, domain)
+
+
+def _where_measured(levels: Array, reference: Reference, domain: Domain) -> Array:
     if isinstance(reference, Audiogram):
         measured = [*reference.thresholds_db_hl, *reference.no_response_db_hl]
         frequencies = np.array(domain.smooth[0].values)
@@ -144,3 +160,11 @@ def _reference_of(given: Reference, ear: str) -> Reference:
     if any(trial.tone.ear not in (None, ear) for trial in given.trials):
         raise Refusal(f"the {ear} ear's reference has tones of the other ear")
     return given
+
+
+def heard_beside(reference: Reference | None) -> Audiogram | None:
+    """The other ear's thresholds, as its reference knows them."""
+    # A population's thresholds say too little of what this person might hear.
+    if reference is None or isinstance(reference, Norm):
+        return None
+    return audiogram_of(reference)

@@ -1,71 +1,145 @@
-"""`RuleSettings`: how a rule is screened for."""
+"""`RuleSettings` and `NotchSettings`: how a rule or a notch is screened for."""
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import warnings
+from collections.abc import Mapping
+from dataclasses import InitVar, asdict, dataclass, fields
+from typing import Any, Self
 
-from earshift.engine import ep
 from earshift.engine.checks import finite, whole
 from earshift.engine.norms import tables
 from earshift.engine.refusal import Refusal
 
 _CHANGE = tables()["change"]
 
-# The probability that both ears changed alike, or neither did; else each for itself.
+# The probability that both ears changed alike, or neither did; else each for itself. It ties the
+# ears of a screen without a rule; by a rule each ear is judged for itself.
 P_SAME_CHANGE: float = _CHANGE["alike_share"]
+
+BAYES_FACTOR = 100.0
+NOTCH_BAYES_FACTOR = 10.0
 
 
 @dataclass(frozen=True)
-class RuleSettings:
-    """How a rule is screened for: what is expected, and when to stop.
+class _Settings:
+    """What both kinds have: checks, plain data, and keywords that no longer mean anything."""
 
-    Attributes:
-        prevalence: probability that the rule is met, before the first tone.
-        changed_at: "changed" from this probability on that the rule is met.
-        unchanged_at: "unchanged" needs at most this probability that it is met,
-        clearing_ratio: and a likelihood ratio of at least this against "rule met",
-        clearing_excess_db: and that no frequency is so many dB past its criterion,
-        clearing_risk: but for at most this probability.
-        guess: probability of "heard" without hearing, from 0 to below 0.5.
-        lapse: probability of "missed" in spite of hearing, from 0 to below 0.5.
-        retest_sd_db: standard deviation in dB of what a threshold differs by from day to day.
-        device_offset_sd_db: standard deviation in dB by which the device may play louder or softer
-            than the reference's; 0 where both are calibrated.
-        max_tones: after which the screen is done, decided or not.
-        strategy: by which the next tone is chosen; another one is for studies of what the choice
-            is worth.
-    """
-
-    prevalence: float = _CHANGE["prevalence"]
-    changed_at: float = 0.80
-    unchanged_at: float = 0.02
-    clearing_ratio: float = 10.0
-    clearing_excess_db: float = 5.0
-    clearing_risk: float = 0.05
-    guess: float = 0.01
-    lapse: float = 0.02
-    retest_sd_db: float = _CHANGE["jitter_sd_db"]
-    device_offset_sd_db: float = 0.0
-    max_tones: int = 30
-    strategy: str = "differential"
-
-    def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            if name not in ("max_tones", "strategy"):
-                object.__setattr__(self, name, finite(value, name))
-        object.__setattr__(self, "max_tones", whole(self.max_tones, "max_tones", 1))
-        if not 0.0 < self.unchanged_at < self.prevalence < self.changed_at < 1.0:
-            raise Refusal(
-                "settings need 0 < unchanged_at < prevalence < changed_at < 1, got "
-                f"{self.unchanged_at}, {self.prevalence}, {self.changed_at}"
+    def _check(self, without_meaning: Mapping[str, object]) -> None:
+        given = sorted(name for name, value in without_meaning.items() if value is not None)
+        if given:
+            warnings.warn(
+                f"{type(self).__name__}: {', '.join(given)} no longer mean anything and are "
+                "ignored; a screen decides by its Bayes factor (docs/migration.md)",
+                DeprecationWarning,
+                stacklevel=4,
             )
-        if not self.clearing_ratio >= 1.0 or not 0.0 < self.clearing_risk < 1.0:
-            raise Refusal("clearing_ratio must be at least 1, clearing_risk between 0 and 1")
-        if not self.retest_sd_db > 0.0 or self.device_offset_sd_db < 0.0:
-            raise Refusal("retest_sd_db must be positive, device_offset_sd_db not negative")
-        if self.clearing_excess_db < 0.0:
-            raise Refusal("clearing_excess_db must not be negative")
-        ep.check_rates(self.guess, self.lapse)
+        for name, value in self.to_dict().items():
+            checked = whole(value, name, 1) if name == "max_tones" else finite(value, name)
+            object.__setattr__(self, name, checked)
+        prevalence, factor = self.to_dict()["prevalence"], self.to_dict()["bayes_factor"]
+        if not 0.0 < prevalence < 1.0:
+            raise Refusal(f"prevalence must be between 0 and 1, got {prevalence!r}")
+        if not factor > 1.0:
+            raise Refusal(f"bayes_factor must be above 1, got {factor!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Settings from `to_dict`'s data, of an earlier version too: what lost its meaning goes."""
+        known = {field.name for field in fields(cls)}
+        return cls(**{name: value for name, value in data.items() if name in known})
+
+
+@dataclass(frozen=True)
+class RuleSettings(_Settings):
+    """How a rule is screened for: what is expected, and when to stop.
+
+    The other keywords of earlier versions are accepted with a warning and mean nothing.
+
+    Attributes:
+        prevalence: probability that the rule is met, before the first tone, at this site. It turns
+            the Bayes factor into a probability and has no say in tones and decisions.
+        bayes_factor: "changed" when the answers are so many times likelier if the rule is met,
+            "unchanged" when they are so many times likelier if it is not.
+        device_offset_sd_db: standard deviation in dB by which the device may play louder or softer
+            than the reference's; 0 where both are calibrated.
+        max_tones: after which the screen is done, decided or not.
+    """
+
+    prevalence: float = _CHANGE["prevalence"]
+    changed_at: InitVar[float | None] = None
+    unchanged_at: InitVar[float | None] = None
+    clearing_ratio: InitVar[float | None] = None
+    clearing_excess_db: InitVar[float | None] = None
+    clearing_risk: InitVar[float | None] = None
+    guess: InitVar[float | None] = None
+    lapse: InitVar[float | None] = None
+    retest_sd_db: InitVar[float | None] = None
+    device_offset_sd_db: float = 0.0
+    max_tones: int = 30
+    strategy: InitVar[str | None] = None
+    bayes_factor: float = BAYES_FACTOR
+
+    def __post_init__(
+        self,
+        changed_at: float | None,
+        unchanged_at: float | None,
+        clearing_ratio: float | None,
+        clearing_excess_db: float | None,
+        clearing_risk: float | None,
+        guess: float | None,
+        lapse: float | None,
+        retest_sd_db: float | None,
+        strategy: str | None,
+    ) -> None:
+        self._check({
+            "changed_at": changed_at, "unchanged_at": unchanged_at,
+            "clearing_ratio": clearing_ratio, "clearing_excess_db": clearing_excess_db,
+            "clearing_risk": clearing_risk, "guess": guess, "lapse": lapse,
+            "retest_sd_db": retest_sd_db, "strategy": strategy,
+        })  # fmt: skip
+        if self.device_offset_sd_db < 0.0:
+            raise Refusal(
+                f"device_offset_sd_db must not be negative, got {self.device_offset_sd_db!r}"
+            )
+
+
+@dataclass(frozen=True)
+class NotchSettings(_Settings):
+    """How a notch is screened for: what is expected, and when to stop.
+
+    The other keywords of earlier versions are accepted with a warning and mean nothing.
+
+    Attributes:
+        prevalence: probability of a notch before the first tone; it turns the Bayes factor into a
+            probability.
+        max_tones: after which the screen is done, decided or not.
+        bayes_factor: "notch" when the answers are so many times likelier with one, "no notch" when
+            they are so many times likelier without.
+    """
+
+    population: InitVar[str | None] = None
+    prevalence: float = 0.5
+    notch_at: InitVar[float | None] = None
+    no_notch_at: InitVar[float | None] = None
+    guess: InitVar[float | None] = None
+    lapse: InitVar[float | None] = None
+    max_tones: int = 20
+    strategy: InitVar[str | None] = None
+    bayes_factor: float = NOTCH_BAYES_FACTOR
+
+    def __post_init__(
+        self,
+        population: str | None,
+        notch_at: float | None,
+        no_notch_at: float | None,
+        guess: float | None,
+        lapse: float | None,
+        strategy: str | None,
+    ) -> None:
+        self._check({
+            "population": population, "notch_at": notch_at, "no_notch_at": no_notch_at,
+            "guess": guess, "lapse": lapse, "strategy": strategy,
+        })  # fmt: skip

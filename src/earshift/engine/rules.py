@@ -6,13 +6,13 @@ Missing data fail safe: one criterion met is enough for "met", "not met" needs e
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from importlib import resources
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from earshift.engine.values import EARS
 
 Array = NDArray[np.float64]
 
+MOST_RULES = 3  # in one screen: each doubles the clouds of persons
+IMPROVEMENT = " improvement"  # after a rule's name: the same the other way
 EPSILON_DB = 1e-9  # a mean of 10 dB is met though its sum of thirds rounds to 9.999...
 
 
@@ -74,6 +76,7 @@ class Rule:
         verified: whether it was checked against its source.
         confirm_by_retest: met only if an immediate retest meets the same criterion.
         age_correction: whether the rule's authors allow it.
+        better: met by thresholds that are better by as much, and not by worse ones.
     """
 
     name: str
@@ -83,6 +86,7 @@ class Rule:
     verified: bool = True
     confirm_by_retest: bool = False
     age_correction: bool = True
+    better: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -92,6 +96,12 @@ class Rule:
         object.__setattr__(self, "criteria", tuple(self.criteria))
         if not self.criteria or not all(isinstance(c, Criterion) for c in self.criteria):
             raise Refusal("a rule needs at least one earshift.engine.rules.Criterion")
+
+    @property
+    def improvement(self) -> "Rule":
+        """The same rule the other way: thresholds that are better by as much."""
+        text = f"improvement by as much as: {self.text}" if self.text else ""
+        return replace(self, name=f"{self.name}{IMPROVEMENT}", text=text, better=True)
 
     @property
     def frequencies_hz(self) -> tuple[float, ...]:
@@ -106,13 +116,14 @@ class Rule:
                 f"the rule {self.name} needs shifts at {len(order)} frequencies, "
                 f"got an array of shape {shift_db.shape}"
             )
-        margins = [c.margin(shift_db[..., [order[f] for f in c.frequencies_hz]])
+        worse = -shift_db if self.better else shift_db
+        margins = [c.margin(worse[..., [order[f] for f in c.frequencies_hz]])
                    for c in self.criteria]  # fmt: skip
         return np.asarray(np.max(margins, axis=0))
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
-        return {
+        data: dict[str, Any] = {
             "name": self.name,
             "criteria": [
                 {
@@ -128,10 +139,13 @@ class Rule:
             "confirm_by_retest": self.confirm_by_retest,
             "age_correction": self.age_correction,
         }
+        return {**data, "better": True} if self.better else data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Rule":
-        """A rule from `to_dict`'s data."""
+        """A rule from `to_dict`'s data; one on thresholds comes back as a `ThresholdRule`."""
+        if data.get("kind") == ThresholdRule.kind:
+            cls = ThresholdRule
         criteria = tuple(
             Criterion(tuple(c["frequencies_hz"]), c["at_least_db"], c["combine"])
             for c in data["criteria"]
@@ -141,8 +155,31 @@ class Rule:
             criteria=criteria,
             confirm_by_retest=data["confirm_by_retest"],
             age_correction=data["age_correction"],
+            better=data.get("better", False),
             **words,
         )
+
+
+@dataclass(frozen=True)
+class ThresholdRule(Rule):
+    """A rule on the thresholds of now alone, such as a limit of fitness for duty.
+
+    Its criteria speak of thresholds in dB HL where those of a `Rule` speak of shifts: met when the
+    mean (or every one) of the thresholds at these frequencies is at least so many dB HL.
+
+    >>> ThresholdRule("40 dB at 2 kHz", [Criterion((2000.0,), 40.0)])
+    """
+
+    kind: ClassVar[str] = "thresholds"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.better:
+            raise Refusal("a rule on thresholds has no improvement: there is nothing before them")
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain data."""
+        return {**super().to_dict(), "kind": self.kind}
 
 
 _STS_HZ = (2000.0, 3000.0, 4000.0)
@@ -203,6 +240,8 @@ def unverified_note(rule: "Rule") -> str | None:
 
 def as_rule(rule: "str | Rule", allow_unverified: bool = False) -> Rule:
     """A Rule from itself or its name; an unverified one only when the caller says so."""
+    if isinstance(rule, str) and rule.removesuffix(IMPROVEMENT) != rule:
+        return as_rule(rule.removesuffix(IMPROVEMENT), allow_unverified).improvement
     if not isinstance(rule, Rule):
         if not isinstance(rule, str) or rule not in RULES:
             known = [name for name in RULES if allow_unverified or RULES[name].verified]
@@ -214,6 +253,23 @@ def as_rule(rule: "str | Rule", allow_unverified: bool = False) -> Rule:
             "in Python, allow_unverified=True uses it, and every output will say so"
         )
     return rule
+
+
+def as_rules(
+    rule: str | Rule | None, rules: Sequence[str | Rule] | None, allow_unverified: bool
+) -> tuple[Rule, ...]:
+    """The rules that are asked about, one or several."""
+    if rule is not None and rules:
+        raise Refusal("give rule or rules, not both: rules=[...] takes one as well as several")
+    if rules is not None and (isinstance(rules, str | Rule) or not isinstance(rules, Sequence)):
+        raise Refusal(f"rules must be a list of rules, got {rules!r}; one rule is given as rule=")
+    given = [rule] if rule is not None else list(rules or ())
+    found = tuple(as_rule(one, allow_unverified) for one in given)
+    if len({one.name for one in found}) != len(found):
+        raise Refusal(f"rules must be different, got {', '.join(one.name for one in found)}")
+    if len(found) > MOST_RULES:
+        raise Refusal(f"a screen asks about at most {MOST_RULES} rules at once, got {len(found)}")
+    return found
 
 
 # Age correction --------------------------------------------------------------------------------
@@ -336,6 +392,8 @@ def judge_ear(
     Where the two audiograms' method offsets differ, the difference is no shift and is taken off.
     """
     rule = as_rule(rule, allow_unverified)
+    if isinstance(rule, ThresholdRule):
+        raise Refusal(f"{rule.name} is a rule on thresholds: it compares nothing with a baseline")
     if ear not in (None, *EARS):
         raise Refusal(f"ear must be left, right or None, got {ear!r}")
     if None not in dates and dates[0] > dates[1]:  # type: ignore[operator]
@@ -357,17 +415,18 @@ def judge_ear(
         now = current.thresholds_db_hl.get(f)
         if before is None:
             continue
-        if now is None and f in current.no_response_db_hl:
+        if now is None and f in current.no_response_db_hl and not rule.better:
             now = current.no_response_db_hl[f]
             at_least.add(f)
         if now is None:
             continue
         shifts[f] = now - before - explained[f]
+    toward = -1.0 if rule.better else 1.0
     margins, met, unjudged = [], [], []
     for criterion in rule.criteria:
         if all(f in shifts for f in criterion.frequencies_hz):
             margin = float(
-                criterion.margin(np.array([shifts[f] for f in criterion.frequencies_hz]))
+                criterion.margin(toward * np.array([shifts[f] for f in criterion.frequencies_hz]))
             )
             margins.append(margin)
             if margin >= 0:

@@ -1,78 +1,59 @@
 """`Screen`: has hearing changed from its reference? Asks the tones that answer just that."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Self, TypeVar, cast
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine import choose
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.both_ears import tested_ears, the_other
-from earshift.engine.change import ChangeQuestion
 from earshift.engine.checks import as_heard, finite, whole
+from earshift.engine.clinical import check_tones, first_of_best
+from earshift.engine.clinical_track import ClinicalTrack
 from earshift.engine.domain import Domain, as_domain
-from earshift.engine.exam import USUAL_TONES, Exam
-from earshift.engine.field import Field
+from earshift.engine.ears import ByEar, tested_ears, the_other
+from earshift.engine.exam import PERSONS, Exam
+from earshift.engine.field_exam import USUAL_TONES
 from earshift.engine.limits import Limits
-from earshift.engine.norms import Norm, hyperprior, population_norm
-from earshift.engine.notch import NotchModel, NotchSettings
+from earshift.engine.norms import hyperprior
 from earshift.engine.procedure import Procedure
 from earshift.engine.protocol import Protocol, as_protocol
-from earshift.engine.question import Posterior, Question, Settings, Setup
+from earshift.engine.question import Circumstances, Setup
 from earshift.engine.reference import (
     Reference,
-    audiogram_of,
     earlier_levels,
+    heard_beside,
+    known_levels,
     measured_hz,
     reference_domain,
     reference_field,
     reference_from_dict,
+    reference_kind,
     reference_to_dict,
     references_of_both,
 )
 from earshift.engine.refusal import Refusal
-from earshift.engine.rule_settings import P_SAME_CHANGE, RuleSettings
-from earshift.engine.rules import Rule, as_rule, person_decision
-from earshift.engine.shift import ShiftModel
+from earshift.engine.rule_settings import P_SAME_CHANGE, NotchSettings, RuleSettings
+from earshift.engine.rules import Rule, ThresholdRule, as_rules, person_decision
 from earshift.engine.thresholds import Location, Threshold
-from earshift.engine.tone import Trial
-from earshift.engine.track import EarTrack
+from earshift.engine.tone import Tone, Trial
+from earshift.engine.track import EarTrack, Track
 from earshift.engine.values import EARS
 from earshift.engine.verdict import NOTCH, PersonVerdict, Verdict
+
+if TYPE_CHECKING:  # a field loads its compiled kernels, which a rule does not need
+    from earshift.engine.field import Field
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 S = TypeVar("S", RuleSettings, NotchSettings)
 
-
-@dataclass(frozen=True)
-class Inquiry:
-    """What a screen was asked to find out, before it is put to an ear."""
-
-    settings: Settings
-    put: Callable[[Setup], Question]
-    design: Mapping[str, Any]  # as a stored design keeps it
-
-
-def _inquiry(
-    protocol: Protocol,
-    rule: Rule | None,
-    hypotheses: str | None,
-    settings: RuleSettings | NotchSettings | None,
-) -> Inquiry:
-    """The question that a screen's arguments ask."""
-    if hypotheses is not None:
-        notch = _settings(settings, NotchSettings)
-        stored = {"protocol": None, "rule": None, "settings": notch.to_dict()}
-        return Inquiry(notch, lambda setup: NotchModel.asked(setup, notch), stored)
-    if rule is None:
-        stored = {"protocol": protocol.to_dict(), "rule": None, "settings": None}
-        return Inquiry(protocol, lambda setup: ChangeQuestion(setup, protocol), stored)
-    by_rule = _settings(settings, RuleSettings)
-    stored = {"protocol": None, "rule": rule.to_dict(), "settings": by_rule.to_dict()}
-    return Inquiry(by_rule, lambda setup: ShiftModel.asked(setup, rule, by_rule), stored)
+FIRST_VERSION = "0.1.0"  # whose designs name no engine
+BEGUN_BEFORE = (
+    "This screen was begun with version 0.1.0 and judged from all of its answers by the present "
+    "method: its next tone may have been another one."
+)
 
 
 def _settings(given: object, kind: type[S]) -> S:
@@ -84,32 +65,19 @@ def _settings(given: object, kind: type[S]) -> S:
     return given
 
 
-class ByEar(float):
-    """A probability of two ears: as a number the larger one, and either ear's by a call.
-
-    >>> screen.p_changed("left")
-    """
-
-    of: Mapping[str, float]
-
-    def __new__(cls, of: Mapping[str, float]) -> Self:
-        largest = super().__new__(cls, max(of.values()))
-        largest.of = of
-        return largest
-
-    def __call__(self, ear: str) -> float:
-        if ear not in self.of:
-            raise Refusal(f"ear must be 'right' or 'left', got {ear!r}")
-        return self.of[ear]
-
-
 class Screen(Procedure):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
     With `rule`, "changed" means that the threshold-shift rule is met; without, that another field
-    than the reference's explains the answers (Bayesian active differential selection). With
-    `hypotheses="notch"` there is no reference: the question is whether the audiogram has a notch
-    around 3-6 kHz, and the decision "notch" or "no notch" (`notch.py`).
+    than the reference's explains the answers (Bayesian active differential selection). With several
+    `rules` one run of tones serves all of them: `verdicts` has each one's, and whatever else speaks
+    of a decision speaks of the first. With `hypotheses="notch"` the question is whether one of 3, 4
+    and 6 kHz is at least 10 dB worse than both 2 and 8 kHz, and the decision "notch" or "no notch".
+    A notch or a `ThresholdRule` needs no reference; one that is given tells whom to expect.
+
+    Rules and notches are decided by the Bayes factor of the settings, 100 by default for a rule.
+    Before "unchanged" a tone no louder than the reference and the criterion has been answered at
+    each frequency of the rule.
 
     A rule's frequency is not determinable where the reference has no threshold, where a shift as
     large as the rule asks would need tones louder than the domain or the limits allow, or where the
@@ -130,16 +98,20 @@ class Screen(Procedure):
 
     Args:
         reference: an earlier `Exam`, an `Audiogram` or a `Norm`; of both ears, a mapping of
-            "right" and "left" to theirs, or one exam of both. None where a notch is asked about.
+            "right" and "left" to theirs, or one exam of both. A notch and a `ThresholdRule` can
+            do without.
         protocol: how change is tested where no rule is asked about: a `Protocol`, its name or a
             mapping of settings; "best" by default.
         ears: "both", or None for one ear.
-        rule: a threshold-shift rule by name, or a `Rule`.
+        rule: a threshold-shift rule by name (with " improvement" after it, the same the other
+            way), a `Rule` or a `ThresholdRule`.
+        rules: several rules in one screen.
         hypotheses: "notch", or None.
         settings: of a rule (`RuleSettings`) or of a notch (`NotchSettings`).
         allow_unverified: to use a rule that was not checked against its source.
         alike_share: of both ears, the probability that both changed alike or neither did, else
-            each for itself; 0 takes the ears apart. By default as in real people.
+            each for itself; 0 takes the ears apart. By default as in real people. By a rule each
+            ear is judged for itself, and this is ignored with a warning.
         other_ear: thresholds of the other ear, of a screen of one ear.
         transducer: what plays the tones, one of `values.TRANSDUCERS`: how much the head keeps
             from the other ear.
@@ -159,6 +131,7 @@ class Screen(Procedure):
         *,
         ears: str | None = None,
         rule: str | Rule | None = None,
+        rules: Sequence[str | Rule] | None = None,
         hypotheses: str | None = None,
         settings: RuleSettings | NotchSettings | None = None,
         allow_unverified: bool = False,
@@ -171,38 +144,27 @@ class Screen(Procedure):
         limits: Limits | None = None,
     ) -> None:
         tested = tested_ears(ears)
-        if rule is not None and protocol is not None:
+        self.rules = as_rules(rule, rules, allow_unverified)
+        if self.rules and protocol is not None:
             raise Refusal("give a rule or a protocol, not both: they ask different questions")
         if hypotheses is not None:
-            _check_hypotheses(hypotheses, ears, reference, protocol, rule)
-        if rule is None and hypotheses is None and settings is not None:
-            raise Refusal("settings belong to a rule; without one give a protocol")
-        self.rule = None if rule is None else as_rule(rule, allow_unverified)
+            _check_hypotheses(hypotheses, protocol, rule, rules)
         self.hypotheses = hypotheses
+        self._clinical = bool(self.rules) or hypotheses is not None
+        if not self._clinical and settings is not None:
+            raise Refusal("settings belong to a rule; without one give a protocol")
         self.protocol = as_protocol("best" if protocol is None else protocol)
-        self._inquiry = _inquiry(self.protocol, self.rule, hypotheses, settings)
-        self.settings = RuleSettings() if self.rule is None else _settings(settings, RuleSettings)
+        self.settings = RuleSettings() if not self.rules else _settings(settings, RuleSettings)
         self.notch = NotchSettings() if hypotheses is None else _settings(settings, NotchSettings)
-        strategy = self._inquiry.settings.strategy
-        if strategy not in choose.STRATEGIES:
-            raise Refusal(
-                f"strategy must be one of {', '.join(choose.STRATEGIES)}, got {strategy!r}"
-            )
-        self.guess, self.lapse = self._inquiry.settings.guess, self._inquiry.settings.lapse
-        self.p_same_change = _p_same_change(alike_share, ears)
-        references: dict[str | None, Reference]
-        if ears is None:
-            # Nobody's earlier exam where a notch is asked about: what is known is the population.
-            one = population_norm() if hypotheses is not None else cast(Reference, reference)
-            references = {None: one}
-        else:
-            references = dict(references_of_both(reference).items())
+        self.guess, self.lapse = self.protocol.guess, self.protocol.lapse
+        self.p_same_change = _p_same_change(alike_share, ears, self._clinical)
+        references = self._references(reference, ears)
         # Kept as data: what happens to the reference exam later is no concern of this screen.
         self._reference_data = {
-            ear: None if hypotheses else reference_to_dict(given)
+            ear: None if given is None else reference_to_dict(given)
             for ear, given in references.items()
         }
-        each = self._inquiry.settings.max_tones
+        each = self._usual_tones
         if max_tones is not None:
             each = -(-whole(max_tones, "max_tones", 1) // len(tested))
         super().__init__(
@@ -214,17 +176,70 @@ class Screen(Procedure):
             other_ear=other_ear,
             transducer=transducer,
         )
-        self._tracks: dict[str | None, EarTrack] = {}
+        if self._clinical:
+            check_tones(self.domain, "a screen by a rule or for a notch")
+        self._begun_before = False
+        self._tracks: dict[str | None, Track] = {}
         for ear, given in references.items():
-            beside = other_ear if ear is None else _heard_beside(references[the_other(ear)])
-            setup = self._setup(given, beside)
-            self._tracks[ear] = EarTrack(self._inquiry.put(setup), setup, each)
+            beside = other_ear if ear is None else heard_beside(references[the_other(ear)])
+            self._tracks[ear] = self._track_of(given, beside, each)
         self._tie()
         self._catch_responses: tuple[bool, ...] = ()
         self._presses = 0
 
+    @property
+    def rule(self) -> Rule | None:
+        """The rule that is asked about, the first of several; None without one."""
+        return self.rules[0] if self.rules else None
+
+    @property
+    def _usual_tones(self) -> int:
+        if self.rules:
+            return self.settings.max_tones
+        return self.protocol.max_tones if self.hypotheses is None else self.notch.max_tones
+
+    def _references(self, given: Any, ears: str | None) -> dict[str | None, Reference | None]:
+        """Each tested ear's reference, None where the question does without."""
+        needless = self.hypotheses is not None or (
+            bool(self.rules) and all(isinstance(rule, ThresholdRule) for rule in self.rules)
+        )
+        if given is None and needless:
+            return dict.fromkeys(tested_ears(ears))
+        if ears is not None:
+            return dict(references_of_both(given).items())
+        reference_kind(given)  # refuses what is none
+        return {None: given}
+
+    def _track_of(self, given: Reference | None, beside: Audiogram | None, tones: int) -> Track:
+        """The part of the ear with this reference."""
+        if self._clinical:
+            levels = None
+            if self.limits is not None and given is not None:
+                levels = known_levels(given, self.domain)
+            around = Circumstances(
+                domain=self.domain,
+                limits=self.limits,
+                other_ear=beside,
+                transducer=self.transducer,
+                seed=self.seed,
+                measured_hz=None if given is None else measured_hz(given),
+                reference_levels=levels,
+            )
+            settings = self.settings if self.rules else self.notch
+            return ClinicalTrack(self.rules, settings, around, given, tones)
+        from earshift.engine import change, choose  # with compiled kernels: loaded where needed
+
+        assert given is not None
+        if self.protocol.strategy not in choose.STRATEGIES:
+            raise Refusal(
+                f"strategy must be one of {', '.join(choose.STRATEGIES)}, got "
+                f"{self.protocol.strategy!r}"
+            )
+        setup = self._setup(given, beside)
+        return EarTrack(change.ChangeQuestion(setup, self.protocol), setup, tones)
+
     def _setup(self, reference: Reference, other_ear: Audiogram | None) -> Setup:
-        """What the question finds at an ear with this reference."""
+        """What the question about a field finds at an ear with this reference."""
         prior = hyperprior(reading_sd_db=self.protocol.reading_sd_db)
         known = reference_field(reference, self.domain, prior, self.guess, self.lapse)
         levels = None
@@ -259,7 +274,7 @@ class Screen(Procedure):
         """Of both ears: the probability that both changed alike, or neither did."""
         return self.p_same_change
 
-    def of(self, ear: str) -> EarTrack:
+    def of(self, ear: str) -> Track:
         """One ear's part of a screen of both."""
         if self.ears is None:
             raise Refusal(f"this screen is of one ear: there is no {ear!r} ear to speak of")
@@ -267,7 +282,7 @@ class Screen(Procedure):
             raise Refusal(f"ear must be 'right' or 'left', got {ear!r}")
         return self._tracks[ear]
 
-    def _track(self, ear: str | None = None) -> EarTrack:
+    def _track(self, ear: str | None = None) -> Track:
         """The part that is spoken of: the only one, or the named ear's."""
         if ear is not None:
             return self.of(ear)
@@ -276,9 +291,24 @@ class Screen(Procedure):
         return self._tracks[None]
 
     @property
-    def reference_field(self) -> Field:
-        """The reference of a screen of one ear, as a field."""
-        return self._track().setup.reference
+    def reference_field(self) -> "Field":
+        """The reference of a screen of one ear, as a field; of a screen without a rule."""
+        track = self._track()
+        if not isinstance(track, EarTrack):
+            raise Refusal("a screen by a rule has no field: see reference_thresholds()")
+        return track.setup.reference
+
+    def reference_thresholds(
+        self, frequencies_hz: Sequence[float], *, ear: str | None = None
+    ) -> list[Threshold]:
+        """The thresholds of the reference with their intervals, as a rule's screen sees it.
+
+        Empty where there is no reference. `ear` is for a screen of both ears.
+        """
+        track = self._track(ear)
+        if not isinstance(track, ClinicalTrack):
+            raise Refusal("a screen without a rule has a field: see reference_field")
+        return track.reference_thresholds(frequencies_hz)
 
     def _take(self, trial: Trial, ear: str | None) -> None:
         super()._take(trial, ear)
@@ -290,22 +320,28 @@ class Screen(Procedure):
         self._catch_responses = (*self._catch_responses, as_heard(heard))
         for track in self._tracks.values():
             track.catch_responses = self._catch_responses
+        self._heard_silence()
+
+    def _heard_silence(self) -> None:
+        if self._clinical:  # what silence says of the listener may call for another tone
+            self._next = None
 
     def tell_press(self) -> None:
         """Take note of a press of the button when nothing was to be answered."""
         self._presses += 1
         for track in self._tracks.values():
             track.presses = self._presses
+        self._heard_silence()
 
     @property
-    def state(self) -> Posterior:
-        """What all trials so far say, in a screen of one ear."""
-        return self._track().posterior
+    def state(self) -> Any:
+        """What all trials so far say, in a screen of one ear: a posterior of fields or persons."""
+        return cast(Any, self._track()).posterior
 
     @property
     def log_bf(self) -> float:
         """Log Bayes factor, in nats: log evidence of changed over unchanged; of one ear."""
-        return self.state.log_bf
+        return self._track().log_bf
 
     @property
     def p_changed(self) -> float:
@@ -362,6 +398,17 @@ class Screen(Procedure):
         nothing = np.full(self.domain.shape, -np.inf)
         return np.vstack([self._tracks[e].scores() if e in ears else nothing for e in EARS])
 
+    def _choose(self) -> Tone:
+        if not self._clinical:
+            return super()._choose()
+        ears = self._tested if self.ears is None else self.open_ears or EARS
+        nothing = np.full(self.domain.shape, -np.inf)
+        wanted = [
+            cast(ClinicalTrack, track).wanted() if ear in ears else nothing
+            for ear, track in self._tracks.items()
+        ]
+        return self._tone_at(*first_of_best(np.vstack(wanted)))
+
     def _playable_in(self, ear: str | None) -> Mask:
         return self._tracks[ear].playable()
 
@@ -375,6 +422,23 @@ class Screen(Procedure):
         if self.ears is None:
             return each[0]
         return cast(Verdict, PersonVerdict(self.decision, len(self._trials), *each))
+
+    def verdicts(
+        self, frequencies_hz: Sequence[Location] | None = None
+    ) -> dict[str, Verdict | PersonVerdict]:
+        """What the screen says of each of its rules, by the rule's name; of a notch, by "notch"."""
+        if not self._clinical:
+            return {self.protocol.name: self.verdict(frequencies_hz)}
+        tracks = [cast(ClinicalTrack, track) for track in self._tracks.values()]
+        found: dict[str, Verdict | PersonVerdict] = {}
+        for which, asking in enumerate(tracks[0].asking):
+            each = [track.verdict(frequencies_hz, which) for track in tracks]
+            name = NOTCH if asking.rule is None else asking.rule.name
+            found[name] = each[0]
+            if self.ears is not None:
+                whole_person = person_decision(*(one.decision for one in each))
+                found[name] = PersonVerdict(whole_person, len(self._trials), *each)
+        return found
 
     @property
     def reliability(self) -> str:
@@ -393,32 +457,51 @@ class Screen(Procedure):
     def continue_exam(self, max_tones: int = USUAL_TONES) -> Exam:
         """A full exam of this ear, or of both, that begins with every tone of this screen.
 
-        It is done after `max_tones`: 50, or 80 of both ears.
+        It is done after `max_tones`, 50 or 80 of both ears; after a rule or a notch, as a clinical
+        exam is, also when every threshold is known well enough.
         """
-        exam = Exam(
-            ears=self.ears,
-            seed=self.seed,
-            max_tones=max_tones,
-            domain=self.domain,
-            limits=self.limits,
-            other_ear=self.other_ear,
-            transducer=self.transducer,
-            strategy="level_set",
-            halton_tones=0,
-            guess=self.guess,
-            lapse=self.lapse,
-        )
+        common: dict[str, Any] = {
+            "ears": self.ears,
+            "seed": self.seed,
+            "max_tones": max_tones,
+            "domain": self.domain,
+            "limits": self.limits,
+            "other_ear": self.other_ear,
+            "transducer": self.transducer,
+        }
+        exam: Exam
+        if self._clinical:
+            exam = Exam.clinical(**common)
+        else:
+            exam = Exam(
+                **common, strategy="level_set", halton_tones=0, guess=self.guess, lapse=self.lapse
+            )
         for trial in self._trials:
             exam.tell(trial.tone, trial.heard)
         return exam
 
     def _design(self) -> dict[str, Any]:
-        design = {**super()._design(), **self._inquiry.design}
+        design = super()._design()
+        if not self._clinical:
+            design |= {"protocol": self.protocol.to_dict(), "rule": None, "settings": None}
+        else:
+            settings = self.settings if self.rules else self.notch
+            design |= {
+                "protocol": None,
+                "rule": None if self.rule is None else self.rule.to_dict(),
+                "settings": settings.to_dict(),
+                "engine": PERSONS,
+            }
+            if len(self.rules) > 1:
+                design["rules"] = [rule.to_dict() for rule in self.rules]
+            if self._begun_before:
+                design["begun_with"] = FIRST_VERSION
+        if self.hypotheses is not None:
+            design["hypotheses"] = self.hypotheses
         if self.ears is not None:
             tie = {"ears": self.ears, "alike_share": self.p_same_change}
             return {**design, **tie, "reference": dict(self._reference_data)}
-        design["reference"] = self._reference_data[None]
-        return design if self.hypotheses is None else {**design, "hypotheses": self.hypotheses}
+        return {**design, "reference": self._reference_data[None]}
 
     def to_dict(self) -> dict[str, Any]:
         """Design and trials as plain JSON data: all that is needed to go on elsewhere."""
@@ -432,64 +515,69 @@ class Screen(Procedure):
     def _from_design(cls, design: dict[str, Any]) -> Self:
         stored = design.pop("reference")
         protocol, rule, settings = (design.pop(name) for name in ("protocol", "rule", "settings"))
-        if "hypotheses" in design:
-            return cls(settings=NotchSettings(**settings), **design)
-        if (protocol is None) == (rule is None):
+        engine, several = design.pop("engine", None), design.pop("rules", None)
+        begun_with = design.pop("begun_with", None)
+        if engine not in (None, PERSONS):
+            raise Refusal(f"this screen was made by an engine {engine!r} that is not known here")
+        clinical = protocol is None
+        if (clinical and rule is None and "hypotheses" not in design) or (not clinical and rule):
             raise Refusal("a screen's design has a protocol or a rule, and not both")
-        reference: Reference | dict[str, Reference]
-        if design.get("ears") is None:
-            reference = reference_from_dict(stored)
+        reference: Any = stored
+        if design.get("ears") is None or stored is None:
+            reference = None if stored is None else reference_from_dict(stored)
+        elif any(stored[ear] is None for ear in EARS):
+            reference = None
         else:
             reference = {ear: reference_from_dict(stored[ear]) for ear in EARS}
-        return cls(
+        if clinical:
+            design.pop("alike_share", None)  # ties the ears of a screen without a rule
+        kind = NotchSettings if "hypotheses" in design else RuleSettings
+        screen = cls(
             reference,
-            None if protocol is None else as_protocol(protocol),
-            rule=None if rule is None else Rule.from_dict(rule),
-            settings=None if settings is None else RuleSettings(**settings),
+            None if clinical else as_protocol(protocol),
+            rules=[Rule.from_dict(data) for data in several or ([] if rule is None else [rule])],
+            settings=None if settings is None else kind.from_dict(settings),
             allow_unverified=True,
             **design,
         )
+        if clinical and (engine is None or begun_with):
+            screen._begun_before = True
+            for track in screen._tracks.values():
+                cast(ClinicalTrack, track).note = BEGUN_BEFORE
+        return screen
 
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild a screen from `to_dict`'s data; it asks the same next tone."""
-        screen = super().from_dict(data)
+    def _take_silence(self, data: Mapping[str, Any]) -> None:
         try:
             responses = list(data["catches"])
         except (KeyError, TypeError) as error:
             raise Refusal(f"not the data of an earshift screen: {error!r}") from None
         for heard in responses:
-            screen.tell_catch(heard)
+            self.tell_catch(heard)
         for _ in range(whole(data.get("presses", 0), "presses", 0)):
-            screen.tell_press()
-        return screen
+            self.tell_press()
 
 
-def _p_same_change(alike_share: float | None, ears: str | None) -> float:
+def _p_same_change(alike_share: float | None, ears: str | None, clinical: bool) -> float:
     if alike_share is None:
-        return P_SAME_CHANGE
+        return 0.0 if clinical else P_SAME_CHANGE
     if ears is None:
         raise Refusal("alike_share ties both ears of a person: it needs ears='both'")
     given = finite(alike_share, "alike_share")
     if not 0.0 <= given <= 1.0:
         raise Refusal(f"alike_share must be from 0 to 1, got {alike_share!r}")
+    if clinical:
+        warnings.warn(
+            "Screen: alike_share is ignored: by a rule each ear is judged for itself "
+            "(docs/migration.md)",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return 0.0
     return given
 
 
-def _heard_beside(reference: Reference) -> Audiogram | None:
-    """The other ear's thresholds, as its reference knows them."""
-    # A population's thresholds say too little of what this person might hear.
-    return None if isinstance(reference, Norm) else audiogram_of(reference)
-
-
-def _check_hypotheses(hypotheses: object, ears: str | None, *others: object) -> None:
+def _check_hypotheses(hypotheses: object, *others: object) -> None:
     if hypotheses != NOTCH:
         raise Refusal(f'hypotheses must be "{NOTCH}" or None, got {hypotheses!r}')
-    if ears is not None:
-        raise Refusal(
-            f"hypotheses={hypotheses!r} is asked of one ear at a time: leave out ears='both'"
-        )
     if any(other is not None for other in others):
-        raise Refusal(
-            'a screen with hypotheses="notch" has no reference, protocol or rule: leave them out'
-        )
+        raise Refusal('a screen with hypotheses="notch" has no protocol or rule: leave them out')

@@ -1,22 +1,20 @@
 """One ear of a screen: its question, its trials, and what they say so far.
 
-A `Screen` holds one of these, or two that are tied: what happened to one ear of a person is
-likelier to have happened to the other.
+A `Screen` holds one of these, or two that are tied. `Track` is what all of them are; `EarTrack`
+asks whether the ear's field has changed, `clinical_track.ClinicalTrack` what a clinic asks.
 """
 
 from collections.abc import Sequence
 from copy import copy
-from typing import Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine import choose, field
-from earshift.engine.answers import answers_of
 from earshift.engine.cross_hearing import own_ear_only
 from earshift.engine.limits import allowed
 from earshift.engine.procedure import SAMPLE, chance
-from earshift.engine.question import CLEARING, Posterior, Question, Setup
+from earshift.engine.question import CLEARING, Circumstances, Posterior, Question, Setup
 from earshift.engine.rules import unverified_note
 from earshift.engine.thresholds import (
     SAMPLES,
@@ -35,24 +33,149 @@ Mask = NDArray[np.bool_]
 UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
 
 
-class EarTrack:
-    """One ear's part of a screen. All that it says also weighs the answers of a tied partner.
+class Track:
+    """One ear's part of a screen, whatever is asked.
 
     Attributes:
-        question: what is asked.
-        setup: what it was asked about, and with what.
+        setup: what can be played, and what is known from before.
         max_tones: of this ear.
         trials: this ear's, in order.
         catch_responses: answers to silent trials, True for "heard".
         presses: of the button, when nothing was to be answered.
     """
 
-    def __init__(self, question: Question, setup: Setup, max_tones: int) -> None:
-        self.question, self.setup, self.max_tones = question, setup, max_tones
+    def __init__(self, setup: Circumstances, max_tones: int) -> None:
+        self.setup, self.max_tones = setup, max_tones
         self.trials: tuple[Trial, ...] = ()
         self.catch_responses: tuple[bool, ...] = ()
         self.presses = 0
         self._unheard_elsewhere = own_ear_only(setup.domain, setup.other_ear, setup.transducer)
+
+    def tie(self, partner: Any, p_same_change: float) -> None:
+        """Let the other ear's answers count, as far as they say something about this one."""
+        raise NotImplementedError
+
+    def fork(self) -> Self:
+        """Another one with the same trials; a tie has to be made anew."""
+        raise NotImplementedError
+
+    @property
+    def p_changed(self) -> float:
+        """Posterior probability of what is asked."""
+        raise NotImplementedError
+
+    @property
+    def log_bf(self) -> float:
+        """Log evidence for what is asked over the contrary."""
+        raise NotImplementedError
+
+    def p_changed_after(self, tones: int) -> float:
+        """What `p_changed` was after the first so many tones of this ear."""
+        raise NotImplementedError
+
+    @property
+    def decision(self) -> str:
+        """By the evidence now."""
+        raise NotImplementedError
+
+    @property
+    def reliability(self) -> str:
+        """good, fair or poor: how far the answers can be trusted."""
+        raise NotImplementedError
+
+    @property
+    def done(self) -> bool:
+        """Decided, or enough tones."""
+        return len(self.trials) >= self.max_tones or self.decision != "inconclusive"
+
+    def scores(self) -> Array:
+        """Score of every candidate, now."""
+        raise NotImplementedError
+
+    def verdict(self, frequencies_hz: Sequence[Location] | None = None) -> Verdict:
+        """What is said of this ear now, with the shift at each frequency."""
+        raise NotImplementedError
+
+    def _draws(
+        self, locations: list[tuple[float, ...]], places: Array, weighed: bool
+    ) -> tuple[Array, Array] | None:
+        """Samples of the old and the new thresholds there, in model units: (count, places).
+
+        Of all hypotheses by their probability (`weighed`), or of the changed ear alone. None where
+        nothing is known of an old one and none is wanted.
+        """
+        raise NotImplementedError
+
+    def playable(self) -> Mask:
+        """Which candidates may be played now; never one that the other ear might hear."""
+        setup = self.setup
+        mask = allowed(setup.limits, setup.domain, self.trials, setup.reference_levels)
+        return mask & self._unheard_elsewhere
+
+    def _chance(self, purpose: int) -> np.random.Generator:
+        return chance(self.setup.seed, len(self.trials), purpose)
+
+    def _notes(self) -> list[str]:
+        """What is to be said of the answers and the tones, whatever the question."""
+        notes = []
+        if any(self.catch_responses):
+            notes.append(
+                f"{sum(self.catch_responses)} of {len(self.catch_responses)} silent trials were "
+                f"reported as heard: reliability {self.reliability}."
+            )
+        if self.presses >= FAIR_PRESSES:
+            notes.append(f"The button was pressed {self.presses} times when nothing was played.")
+        loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self.trials), default=0.0)
+        if self.setup.other_ear is None and loudest >= UNCHECKED_DB_HL:
+            notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
+        return notes
+
+    def thresholds(self, frequencies_hz: Sequence[Location] | None = None) -> list[Threshold]:
+        """The ear's thresholds now, changed and unchanged weighed by their probability."""
+        locations, places = locations_of(self.setup.domain, frequencies_hz)
+        drawn = self._draws(locations, places, weighed=True)
+        assert drawn is not None
+        return thresholds_from_samples(locations, drawn[1], self.setup.domain)
+
+    def _shifts(self, frequencies_hz: Sequence[Location] | None) -> tuple[Shift, ...]:
+        domain = self.setup.domain
+        locations, places = locations_of(domain, frequencies_hz)
+        drawn = self._draws(locations, places, weighed=False)
+        if drawn is None:
+            return ()
+        before, after = drawn
+        axis = domain.intensity
+        low, high = axis.model_values[0], axis.model_values[-1]
+        # A threshold outside the domain is only known to be outside: cut, then compare.
+        change = (np.clip(after, low, high) - np.clip(before, low, high)) * axis.scale
+        middle, lower, upper = np.quantile(change, (0.5, 0.025, 0.975), axis=0)
+        outside = np.zeros(len(locations), dtype=bool)
+        for levels in (before, after):
+            typical = np.median(levels, axis=0)
+            outside |= (typical < low) | (typical > high)
+        out = []
+        for k, location in enumerate(locations):
+            sizes = float(middle[k]), float(lower[k]), float(upper[k])
+            if domain.of_tones:
+                out.append(Shift(location[0], *sizes, bool(outside[k])))
+            else:
+                there = PlaceShift(named(location, domain), *sizes, bool(outside[k]))
+                out.append(cast(Shift, there))
+        return tuple(out)
+
+
+class EarTrack(Track):
+    """One ear whose field may have changed. A tied partner's answers weigh in all that it says.
+
+    Attributes:
+        question: what is asked.
+    """
+
+    setup: Setup
+
+    def __init__(self, question: Question, setup: Setup, max_tones: int) -> None:
+        super().__init__(setup, max_tones)
+        self.question = question
         self._known: dict[int, Posterior] = {}  # by the number of trials
         self._partner: EarTrack | None = None
         self._p_same_change = 0.0
@@ -91,8 +214,13 @@ class EarTrack:
 
     @property
     def p_changed(self) -> float:
-        """Posterior probability of what is asked."""
+        """Posterior probability of change."""
         return self.posterior.p_changed
+
+    @property
+    def log_bf(self) -> float:
+        """Log evidence of changed over unchanged."""
+        return self.posterior.log_bf
 
     def p_changed_after(self, tones: int) -> float:
         """What `p_changed` was after the first so many tones of this ear."""
@@ -127,22 +255,10 @@ class EarTrack:
             return "not determinable"
         return decision
 
-    @property
-    def done(self) -> bool:
-        """Decided, or enough tones."""
-        return len(self.trials) >= self.max_tones or self.decision != "inconclusive"
-
-    def playable(self) -> Mask:
-        """Which candidates may be played now; never one that the other ear might hear."""
-        setup = self.setup
-        mask = allowed(setup.limits, setup.domain, self.trials, setup.reference_levels)
-        return mask & self._unheard_elsewhere
-
-    def _chance(self, purpose: int) -> np.random.Generator:
-        return chance(self.setup.seed, len(self.trials), purpose)
-
     def scores(self) -> Array:
         """Score of every candidate by the strategy, now."""
+        from earshift.engine import choose  # with compiled kernels: loaded where they are needed
+
         posterior, domain = self.posterior, self.setup.domain
         settings = self.question.settings
         hypotheses = None
@@ -160,9 +276,11 @@ class EarTrack:
 
     def _own_moments(self) -> tuple[Array, Array]:
         """The field of the new exam alone, as if there were no reference."""
+        from earshift.engine import answers, field
+
         domain, settings = self.setup.domain, self.question.settings
-        answers = answers_of(self.trials, domain)
-        alone = field.fit(answers, self.setup.prior, settings.guess, settings.lapse)
+        told = answers.answers_of(self.trials, domain)
+        alone = field.fit(told, self.setup.prior, settings.guess, settings.lapse)
         return alone.moments(domain.places, domain.intensities)
 
     def verdict(self, frequencies_hz: Sequence[Location] | None = None) -> Verdict:
@@ -186,50 +304,7 @@ class EarTrack:
             notes=(*self._notes(), *posterior.notes),
         )
 
-    def _notes(self) -> list[str]:
-        """What is to be said of the answers and the tones, whatever the question."""
-        notes = []
-        if any(self.catch_responses):
-            notes.append(
-                f"{sum(self.catch_responses)} of {len(self.catch_responses)} silent trials were "
-                f"reported as heard: reliability {self.reliability}."
-            )
-        if self.presses >= FAIR_PRESSES:
-            notes.append(f"The button was pressed {self.presses} times when nothing was played.")
-        loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self.trials), default=0.0)
-        if self.setup.other_ear is None and loudest >= UNCHECKED_DB_HL:
-            notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
-        return notes
-
-    def thresholds(self, frequencies_hz: Sequence[Location] | None = None) -> list[Threshold]:
-        """The ear's thresholds now, changed and unchanged weighed by their probability."""
-        locations, places = locations_of(self.setup.domain, frequencies_hz)
-        _, after = self.posterior.before_and_after(
-            places, SAMPLES, self._chance(SAMPLE), weighed=True
-        )
-        return thresholds_from_samples(locations, after, self.setup.domain)
-
-    def _shifts(self, frequencies_hz: Sequence[Location] | None) -> tuple[Shift, ...]:
-        domain = self.setup.domain
-        locations, places = locations_of(domain, frequencies_hz)
-        before, after = self.posterior.before_and_after(
-            places, SAMPLES, self._chance(SAMPLE), weighed=False
-        )
-        axis = domain.intensity
-        low, high = axis.model_values[0], axis.model_values[-1]
-        # A threshold outside the domain is only known to be outside: cut, then compare.
-        change = (np.clip(after, low, high) - np.clip(before, low, high)) * axis.scale
-        middle, lower, upper = np.quantile(change, (0.5, 0.025, 0.975), axis=0)
-        outside = np.zeros(len(locations), dtype=bool)
-        for levels in (before, after):
-            typical = np.median(levels, axis=0)
-            outside |= (typical < low) | (typical > high)
-        out = []
-        for k, location in enumerate(locations):
-            sizes = float(middle[k]), float(lower[k]), float(upper[k])
-            if domain.of_tones:
-                out.append(Shift(location[0], *sizes, bool(outside[k])))
-            else:
-                there = PlaceShift(named(location, domain), *sizes, bool(outside[k]))
-                out.append(cast(Shift, there))
-        return tuple(out)
+    def _draws(
+        self, locations: list[tuple[float, ...]], places: Array, weighed: bool
+    ) -> tuple[Array, Array]:
+        return self.posterior.before_and_after(places, SAMPLES, self._chance(SAMPLE), weighed)

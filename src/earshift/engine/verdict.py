@@ -9,6 +9,19 @@ from earshift.engine.values import EARS
 FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
 NOTCH = "notch"  # the name of the question about a notch
 
+REASONS = {
+    "evidence": "The answers do not suffice for a decision.",
+    "not heard at every frequency": "A tone still has to be heard at each of its frequencies.",
+    "listener in doubt": "It is in doubt whether the answers follow the tones.",
+    "not reliable": "The answers are not reliable.",
+    "computation": "The computation did not settle.",
+}
+NEXT_STEPS = {
+    "more tones": "Next step: more tones.",
+    "better reference": "Next step: a better reference, such as a full exam.",
+    "retest": "Next step: instruct the listener again and repeat the test.",
+}
+
 
 @dataclass(frozen=True)
 class Shift:
@@ -75,6 +88,13 @@ class Verdict:
         unverified: a rule that was not checked against its source says so here.
         not_determinable_hz: frequencies in Hz at which nothing can be said.
         notes: sentences that belong to every output.
+        reason: why nothing was decided: "evidence", "not heard at every frequency", "listener in
+            doubt", "not reliable" or "computation"; empty where something was.
+        next_step: what would help most then: "more tones", "better reference" or "retest".
+        attention: probability that the listener was attentive at the last tone; of a rule, limit
+            or notch.
+        p_not_listening: probability that the answers have nothing to do with the tones.
+        effective_size: how many persons the numbers rest on, on each side of the question.
     """
 
     decision: str
@@ -92,6 +112,11 @@ class Verdict:
     unverified: str | None = None
     not_determinable_hz: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()
+    reason: str = ""
+    next_step: str = ""
+    attention: float | None = None
+    p_not_listening: float | None = None
+    effective_size: tuple[float, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -126,7 +151,8 @@ class Verdict:
             }[self.decision]
             what = "probability that it is met"
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
-        added = "".join(f" {note}" for note in (self.unverified, *self.notes) if note)
+        why = " ".join(w for w in (REASONS.get(self.reason), NEXT_STEPS.get(self.next_step)) if w)
+        added = "".join(f" {note}" for note in (why, self.unverified, *self.notes) if note)
         unit = "trial" if elsewhere else "tone"
         after = f"after {self.tones} {unit}{'s' if self.tones != 1 else ''}"
         if self.decision == "not determinable":  # a probability would pass for an answer

@@ -16,10 +16,9 @@ from earshift.engine.checks import finite, whole
 from earshift.engine.domain import DOMAINS, Domain, as_domain
 from earshift.engine.exam import Exam
 from earshift.engine.limits import Limits
-from earshift.engine.notch import NotchSettings
 from earshift.engine.reference import Reference, reference_from_dict
 from earshift.engine.refusal import Refusal
-from earshift.engine.rule_settings import RuleSettings
+from earshift.engine.rule_settings import NotchSettings, RuleSettings
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Location
 from earshift.engine.tone import Stimulus, Tone

@@ -13,7 +13,7 @@ from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
 from earshift.engine.checks import finite, whole
-from earshift.engine.ep import check_rates
+from earshift.engine.checks import check_rates
 from earshift.engine.norms import class_median
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Tone

@@ -82,8 +82,11 @@ Propose = Callable[[Persons], Step]
 class Prior(Protocol):
     """Persons as they are before this sitting's answers."""
 
-    nodes_hz: tuple[float, ...]
-    ears: int
+    @property
+    def nodes_hz(self) -> tuple[float, ...]: ...
+
+    @property
+    def ears(self) -> int: ...
 
     def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons: ...
 
@@ -118,9 +121,14 @@ class Newcomer:
     nodes_hz: tuple[float, ...]
     ears: int = 1
     rounds: int = 6
+    offset_sd_db: float = 0.0  # of the equipment's levels, where nobody has calibrated it
+
+    @property
+    def _mixture(self) -> population.Gaussians:
+        return population.thresholds(self.nodes_hz, self.ears, self.offset_sd_db)
 
     def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons:
-        flat = population.thresholds(self.nodes_hz, self.ears).draw(rng, count)
+        flat = self._mixture.draw(rng, count)
         spread = population.draw_log_spread(rng, count)
         levels = flat.reshape(count, self.ears, -1)
         return Persons(
@@ -132,8 +140,9 @@ class Newcomer:
         )  # fmt: skip
 
     def _log_prior(self, levels: Array, log_spread: Array) -> Array:
-        mixture = population.thresholds(self.nodes_hz, self.ears)
-        return np.asarray(mixture.log_density(levels) + population.log_spread_density(log_spread))
+        return np.asarray(
+            self._mixture.log_density(levels) + population.log_spread_density(log_spread)
+        )
 
     def steps(
         self, rng: np.random.Generator, persons: Persons, answers: AnswerModel
@@ -165,6 +174,11 @@ class Earlier:
     def medians(self) -> Array:
         """Median threshold in dB: (E, K)."""
         return np.asarray(np.median(self.levels_db, axis=0))
+
+    def of(self, ear: int) -> "Earlier":
+        """One ear of a person of whom both are known."""
+        one = slice(ear, ear + 1)
+        return replace(self, levels_db=self.levels_db[:, one], log_spread=self.log_spread[:, one])
 
 
 @dataclass(frozen=True)

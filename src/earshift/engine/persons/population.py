@@ -150,8 +150,11 @@ def _bridge(anchors_hz: Sequence[float], one: float, other: float) -> float:
 
 
 @cache
-def thresholds(nodes_hz: tuple[float, ...], ears: int = 1) -> Gaussians:
-    """The population's thresholds at the nodes: of one ear, or of both, one after the other."""
+def thresholds(nodes_hz: tuple[float, ...], ears: int = 1, offset_sd_db: float = 0.0) -> Gaussians:
+    """The population's thresholds at the nodes: of one ear, or of both, one after the other.
+
+    With `offset_sd_db` they are seen through equipment whose levels are off by an unknown number.
+    """
     block = learned()["thresholds"]
     matrix, extra = on_nodes(block["frequencies_hz"], nodes_hz)
     whole = np.kron(np.eye(ears), matrix)
@@ -167,7 +170,7 @@ def thresholds(nodes_hz: tuple[float, ...], ears: int = 1) -> Gaussians:
         for share, factor in ((1.0 - WIDE_SHARE, 1.0), (WIDE_SHARE, WIDE_FACTOR)):
             weights.append(weight * share)
             means.append(whole @ np.tile(mean, ears))
-            covs.append(factor * whole @ cov @ whole.T + spread)
+            covs.append(factor * whole @ cov @ whole.T + spread + offset_sd_db**2)
     return Gaussians(np.array(weights) / np.sum(weights), np.array(means), np.array(covs))
 
 

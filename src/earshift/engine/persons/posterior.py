@@ -25,13 +25,13 @@ from earshift.engine.persons.outlook import Outlook, entropy
 from earshift.engine.persons.people import Persons, Prior
 from earshift.engine.persons.population import AUDIOMETRIC_HZ, interpolation
 from earshift.engine.persons.questions import Asked
+from earshift.engine.values import EARS
 
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 TIE = 1e-9  # scores closer than this are equal, and the first in the grid's order is asked
 CLEARING_BONUS = 1.25  # for a tone that clears a frequency besides what it tells
-EARS = ("left", "right")
 INTERVAL = (0.025, 0.975)
 FEWEST_EFFECTIVE = 200.0  # persons on a side; below it the numbers are not to be relied on
 
@@ -93,6 +93,7 @@ class Sitting:
         catches: Sequence[bool] = (),
         presses: int = 0,
         before: "Posterior | None" = None,
+        other_ear: "OtherEar | None" = None,
     ) -> "Posterior":
         """Everything that these answers say; goes on from `before` if that knows the first ones."""
         known = 0 if before is None else len(before.trials)
@@ -101,7 +102,7 @@ class Sitting:
         state = before
         for trial in trials[len(state.trials) :]:
             state = state.after(trial)
-        return state.with_silence(catches, presses)
+        return state.with_silence(catches, presses, other_ear)
 
     def told(self, trial: Any) -> Told:
         """A trial (of a tone with `frequency_hz`, `level_db_hl` and `ear`) for the nodes."""
@@ -134,6 +135,15 @@ def information(weights: Array, heard: Array) -> Array:
     return np.asarray(entropy(weights @ heard) - weights @ entropy(heard))
 
 
+@dataclass(frozen=True)
+class OtherEar:
+    """What the other ear's tones say of the listener, where each ear has a cloud of its own."""
+
+    log_evidence: float = 0.0  # of its answers, if somebody listens
+    heard: int = 0
+    tones: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class Posterior:
     """What is known after some answers."""
@@ -146,6 +156,8 @@ class Posterior:
     told: tuple[Told, ...] = ()
     catches: tuple[bool, ...] = ()
     presses: int = 0
+    other_ear: OtherEar = field(default_factory=OtherEar)
+    earlier: tuple[Array, ...] = ()  # `by_guess` after each number of tones before these
 
     # The fold -------------------------------------------------------------------------------
 
@@ -157,13 +169,20 @@ class Posterior:
             None if c is None else c.after(told, s.prior, s.sides, s.answers, s.seed)
             for c in self.clouds
         )
-        return replace(self, clouds=clouds, trials=(*self.trials, trial), told=told)
+        return replace(
+            self, clouds=clouds, trials=(*self.trials, trial), told=told,
+            earlier=(*self.earlier, self.by_guess),
+        )  # fmt: skip
 
-    def with_silence(self, catches: Sequence[bool], presses: int) -> "Posterior":
+    def with_silence(
+        self, catches: Sequence[bool], presses: int, other_ear: OtherEar | None = None
+    ) -> "Posterior":
         """The same with these answers to silent trials, and presses between the tones."""
-        if tuple(catches) == self.catches and presses == self.presses:
+        other = OtherEar() if other_ear is None else other_ear
+        given = tuple(bool(c) for c in catches)
+        if (given, presses, other) == (self.catches, self.presses, self.other_ear):
             return self
-        return replace(self, catches=tuple(bool(c) for c in catches), presses=presses)
+        return replace(self, catches=given, presses=presses, other_ear=other)
 
     def refreshed(self) -> "Posterior":
         """The same distribution by persons drawn again and moved: none is there twice."""
@@ -189,20 +208,36 @@ class Posterior:
         return np.asarray(cloud.mass * self._silence[None, :, None])
 
     @cached_property
+    def by_guess(self) -> Array:
+        """Log P(answers to tones and guess rate | side): (sides, guess rates)."""
+        rates = len(self.sitting.answers.guesses)
+        with np.errstate(divide="ignore"):
+            return np.array([
+                np.full(rates, -np.inf) if c is None
+                else c.log_evidence + np.log(c.mass.sum(axis=(0, 2)))
+                for c in self.clouds
+            ])  # fmt: skip
+
+    @cached_property
     def log_evidence(self) -> Array:
         """Log P(all answers | side), for every side."""
-        return np.array([
-            -np.inf if c is None else c.log_evidence + math.log(float(self.mass(k).sum()))
-            for k, c in enumerate(self.clouds)
-        ])  # fmt: skip
+        return self._with_silence(self.by_guess)
+
+    def _with_silence(self, by_guess: Array) -> Array:
+        with np.errstate(divide="ignore"):
+            logs = by_guess + np.log(self._silence)
+        return np.array([logsumexp(row) for row in logs])
 
     def _yes(self, question: int) -> Flags:
         return np.array([bool(k >> question & 1) for k in range(self.sitting.side_count)])
 
-    def log_bf(self, question: int = 0) -> float:
-        """Log Bayes factor of yes over no."""
+    def log_bf(self, question: int = 0, tones: int | None = None) -> float:
+        """Log Bayes factor of yes over no: now, or as it was after so many tones."""
+        evidence = self.log_evidence
+        if tones is not None and tones < len(self.trials):
+            evidence = self._with_silence(self.earlier[tones])
         with np.errstate(divide="ignore"):
-            joint = self.log_evidence + np.log(self.shares)
+            joint = evidence + np.log(self.shares)
         yes = self._yes(question)
         sums = [
             float(logsumexp(joint[side]) - math.log(self.shares[side].sum()))
@@ -212,22 +247,36 @@ class Posterior:
         ]
         return sums[0] - sums[1]
 
-    def p_yes(self, question: int = 0) -> float:
-        """P(yes | answers) at the site's prevalence."""
+    def p_yes(self, question: int = 0, tones: int | None = None) -> float:
+        """P(yes | answers) at the site's prevalence: now, or as it was after so many tones."""
         prevalence = self.sitting.stopping.prevalence
-        return _logistic(self.log_bf(question) + math.log(prevalence / (1.0 - prevalence)))
+        return _logistic(self.log_bf(question, tones) + math.log(prevalence / (1.0 - prevalence)))
 
     p_changed = p_yes
 
     @cached_property
     def p_idle(self) -> float:
         """P(the person does not listen)."""
-        model, n = self.sitting.answers, len(self.trials)
-        heard = sum(t.heard for t in self.told)
-        present = self.log_evidence[np.isfinite(self.log_evidence)]
-        listens = float(logsumexp(present) - math.log(present.size))
-        idle = model.log_idle(heard, n, self.catches, self.presses)
+        model, other = self.sitting.answers, self.other_ear
+        listens = self.log_listens + other.log_evidence
+        tones = len(self.trials) + other.tones
+        idle = model.log_idle(self._heard + other.heard, tones, self.catches, self.presses)
         return _logistic(idle - listens + math.log(model.idle_prior / (1.0 - model.idle_prior)))
+
+    @property
+    def _heard(self) -> int:
+        return sum(t.heard for t in self.told)
+
+    @cached_property
+    def log_listens(self) -> float:
+        """Log P(all answers | somebody listens), the sides even."""
+        present = self.log_evidence[np.isfinite(self.log_evidence)]
+        return logsumexp(present) - math.log(present.size)
+
+    def seen_from_other_ear(self) -> OtherEar:
+        """What these tones say of the listener; silence is counted there, too."""
+        bare = self.with_silence((), 0)
+        return OtherEar(bare.log_listens, self._heard, len(self.told))
 
     @property
     def attention(self) -> float:
@@ -262,7 +311,8 @@ class Posterior:
     def reliability(self) -> str:
         """good, fair or poor: whether somebody listened."""
         stop = self.sitting.stopping
-        if self.p_idle > stop.not_reliable and len(self.trials) >= stop.not_reliable_tones:
+        tones = len(self.trials) + self.other_ear.tones
+        if self.p_idle > stop.not_reliable and tones >= stop.not_reliable_tones:
             return "poor"
         return "fair" if self.p_idle > stop.doubt else "good"
 
@@ -356,7 +406,7 @@ class Posterior:
         logs = self.log_evidence[present] + np.log(self.shares[present])
         if balanced_for is not None:
             yes = self._yes(balanced_for)[present]
-            share = self.shares[present][yes].sum()
+            share = float(np.clip(self.shares[present][yes].sum(), 1e-9, 1.0 - 1e-9))
             odds = math.log(
                 self.sitting.stopping.prevalence / (1 - self.sitting.stopping.prevalence)
             )
@@ -421,7 +471,11 @@ class Posterior:
         yes = self._yes(question)
         heard = []
         for side in (~yes, yes):
-            logs = np.where(side, self.log_evidence, -np.inf)
+            there = side & np.isfinite(self.log_evidence) & (self.shares > 0.0)
+            if not there.any():  # nobody is on this side, and its probability is zero
+                heard.append(np.zeros(self.p_heard.shape[1]))
+                continue
+            logs = np.where(there, self.log_evidence, -np.inf)
             weights = np.exp(logs - logs.max()) * self.shares
             there = weights > 0.0
             heard.append(weights[there] @ self.p_heard[there] / weights.sum())
@@ -432,8 +486,10 @@ class Posterior:
 
     @property
     def _idle_heard(self) -> float:
-        heard = sum(t.heard for t in self.told)
-        return self.sitting.answers.idle_heard(heard, len(self.told), self.catches)
+        other = self.other_ear
+        return self.sitting.answers.idle_heard(
+            self._heard + other.heard, len(self.told) + other.tones, self.catches
+        )
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -473,17 +529,21 @@ class Posterior:
         whole = listens[0] * expected.information() + information(listens, either).reshape(p.shape)
         return np.asarray(whole / whole.max() + each / each.max())
 
-    def best(self, playable: Flags | None = None) -> tuple[int, int]:
-        """Place and level (indices into the scores) of the tone to ask next.
+    def wanted(self, playable: Flags | None = None) -> Array:
+        """How much each tone is wanted: its score, more if it clears; -inf where not playable.
 
-        When a question only waits for tones that clear it, one of these is asked.
+        When a question only waits for tones that clear it, no others are wanted.
         """
         mask = np.ones(self.shape, dtype=bool) if playable is None else playable
         clears = self._clearing_tones() & mask
         scores = self.scores * np.where(clears, CLEARING_BONUS, 1.0)
         if self._waits_for_clearing and clears.any():
             mask = clears
-        scores = np.where(mask, scores, -np.inf)
+        return np.where(mask, scores, -np.inf)
+
+    def best(self, playable: Flags | None = None) -> tuple[int, int]:
+        """Place and level (indices into the scores) of the tone to ask next."""
+        scores = self.wanted(playable)
         first = int(np.flatnonzero(scores.ravel() >= scores.max() - TIE)[0])
         return first // self.shape[1], first % self.shape[1]
 

@@ -6,7 +6,7 @@ be no: nobody is cleared at a frequency where nothing was asked.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -24,7 +24,8 @@ NOTCH_HZ, NEIGHBOURS_HZ = (3000.0, 4000.0, 6000.0), (2000.0, 8000.0)
 class Asked(Protocol):
     """A question with the answer yes or no."""
 
-    ear: int
+    @property
+    def ear(self) -> int: ...
 
     @property
     def name(self) -> str: ...
@@ -42,14 +43,19 @@ def _at(levels: Array, nodes_hz: Sequence[float], wanted_hz: Sequence[float]) ->
     return np.asarray(levels[..., [where[f] for f in wanted_hz]])
 
 
+def judged_rule(rule: Rule, unusable_hz: Collection[float]) -> Rule:
+    """The rule with the criteria that need none of these frequencies."""
+    kept = [c for c in rule.criteria if not set(c.frequencies_hz) & set(unusable_hz)]
+    return replace(rule, criteria=tuple(kept))
+
+
 @dataclass(frozen=True)
 class RuleMet:
-    """Has hearing changed by the rule? Worse, or (`better`) by as much the other way."""
+    """Has hearing changed by the rule?"""
 
     rule: Rule
     ear: int = 0
     unusable_hz: Collection[float] = ()  # criteria that need them are left out
-    better: bool = False
 
     @property
     def name(self) -> str:
@@ -58,8 +64,7 @@ class RuleMet:
     @property
     def judged(self) -> Rule:
         """The rule with the criteria that can be judged."""
-        kept = [c for c in self.rule.criteria if not set(c.frequencies_hz) & set(self.unusable_hz)]
-        return Rule(self.rule.name, tuple(kept))
+        return judged_rule(self.rule, self.unusable_hz)
 
     @property
     def needs_hz(self) -> tuple[float, ...]:
@@ -67,12 +72,11 @@ class RuleMet:
 
     def met(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Flags:
         shift = after[:, self.ear] - before[:, self.ear]
-        sign = -1.0 if self.better else 1.0
         rule = self.judged
-        return np.asarray(rule.margin(sign * _at(shift, nodes_hz, rule.frequencies_hz)) >= 0.0)
+        return np.asarray(rule.margin(_at(shift, nodes_hz, rule.frequencies_hz)) >= 0.0)
 
     def clearing(self, before: Array, nodes_hz: Sequence[float]) -> dict[float, float]:
-        if self.better:
+        if self.rule.better:
             return {}
         then = np.median(before[:, self.ear], axis=0)
         least = {
@@ -88,22 +92,28 @@ class LimitMet:
 
     rule: Rule
     ear: int = 0
+    unusable_hz: Collection[float] = ()  # criteria that need them are left out
 
     @property
     def name(self) -> str:
         return self.rule.name
 
     @property
+    def judged(self) -> Rule:
+        """The rule with the criteria that can be judged."""
+        return judged_rule(self.rule, self.unusable_hz)
+
+    @property
     def needs_hz(self) -> tuple[float, ...]:
-        return self.rule.frequencies_hz
+        return self.judged.frequencies_hz
 
     def met(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Flags:
         levels = _at(after[:, self.ear], nodes_hz, self.needs_hz)
-        return np.asarray(self.rule.margin(levels) >= 0.0)
+        return np.asarray(self.judged.margin(levels) >= 0.0)
 
     def clearing(self, before: Array, nodes_hz: Sequence[float]) -> dict[float, float]:
         return {
-            f: min(c.at_least_db for c in self.rule.criteria if f in c.frequencies_hz)
+            f: min(c.at_least_db for c in self.judged.criteria if f in c.frequencies_hz)
             for f in self.needs_hz
         }
 

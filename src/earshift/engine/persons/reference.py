@@ -38,15 +38,17 @@ def from_audiogram(
     no_response_db: Mapping[float, float] | None = None,
     reading_sd_db: float = READING_SD_DB,
     method_offset_db: float = 0.0,
+    level_offset_sd_db: float = 0.0,
     seed: int = 0,
 ) -> Earlier:
     """Persons of the population weighed by an audiogram's readings in dB HL.
 
     `method_offset_db` is what the method reads above the 50 % point. Where there was no response,
-    the level given was the loudest tried.
+    the level given was the loudest tried. `level_offset_sd_db` is for readings that are no hearing
+    levels: by how much all of them may be off.
     """
     nodes = tuple(nodes_hz)
-    mixture = population.thresholds(nodes)
+    mixture = population.thresholds(nodes, 1, level_offset_sd_db)
     if thresholds_db:
         pairs = [population.interpolation(nodes, f) for f in thresholds_db]
         rows = np.array([weights for weights, _ in pairs])
@@ -85,10 +87,10 @@ def from_norm(
     return Earlier(tuple(nodes_hz), levels[:, None, :], spread[:, None])
 
 
-def joined(left: Earlier, right: Earlier) -> Earlier:
+def joined(right: Earlier, left: Earlier) -> Earlier:
     """Both ears of a person, each known by itself."""
     return Earlier(
-        left.nodes_hz,
-        np.concatenate([left.levels_db, right.levels_db], axis=1),
-        np.concatenate([left.log_spread, right.log_spread], axis=1),
+        right.nodes_hz,
+        np.concatenate([right.levels_db, left.levels_db], axis=1),
+        np.concatenate([right.log_spread, left.log_spread], axis=1),
     )

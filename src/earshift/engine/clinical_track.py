@@ -1,0 +1,336 @@
+"""One ear of a screen that asks what a clinic asks: rules, limits on thresholds, a notch.
+
+All questions of an ear share one cloud of persons for each combination of their answers, so one
+run of tones serves several rules.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift.engine.clinical import (
+    Listening,
+    as_model_units,
+    earlier_of,
+    levels_at,
+    newcomer,
+    nodes_for,
+)
+from earshift.engine.cross_hearing import crossing_level
+from earshift.engine.obstacles import unjudgeable
+from earshift.engine.persons.people import Earlier, Prior, Returning
+from earshift.engine.persons.posterior import Posterior, Sitting, Stopping
+from earshift.engine.persons.questions import Asked, LimitMet, NotchThere, RuleMet
+from earshift.engine.question import Circumstances, obstacle_notes
+from earshift.engine.reference import Reference
+from earshift.engine.rule_settings import NotchSettings, RuleSettings
+from earshift.engine.rules import Rule, ThresholdRule, unverified_note
+from earshift.engine.thresholds import SAMPLES, Location, thresholds_from_samples
+from earshift.engine.thresholds import Threshold as ThresholdFound
+from earshift.engine.track import Track
+from earshift.engine.verdict import NOTCH, Verdict
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+LARGEST_LOG_BF = 50.0  # nats; beyond it nobody tells numbers apart, and JSON has no infinity
+SECOND_HZ = 1e-6  # relative: frequencies closer than this are the same
+
+
+@dataclass(frozen=True)
+class Asking:
+    """One question to an ear: what it is about, and what stands in its way.
+
+    Attributes:
+        rule: that is asked about; None for a notch.
+        asked: the question as persons answer it; None where nothing of it can be judged.
+        obstacles: frequencies in Hz at which nothing can be said, and why.
+    """
+
+    rule: Rule | None
+    asked: Asked | None
+    obstacles: Mapping[float, str]
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Yes and no as decisions."""
+        return ("notch", "no notch") if self.rule is None else ("changed", "unchanged")
+
+
+def _rule_asking(rule: Rule, setup: Circumstances, earlier: Earlier | None) -> Asking:
+    if isinstance(rule, ThresholdRule):
+        from_db = np.zeros(len(rule.frequencies_hz))
+    elif earlier is None:
+        raise AssertionError("a rule on shifts needs a reference")
+    else:
+        from_db = levels_at(earlier, rule.frequencies_hz)
+    obstacles = {**_not_offered(setup, rule.frequencies_hz), **unjudgeable(setup, rule, from_db)}
+    if not any(not set(c.frequencies_hz) & set(obstacles) for c in rule.criteria):
+        return Asking(rule, None, obstacles)
+    unusable = frozenset(obstacles)
+    if isinstance(rule, ThresholdRule):
+        return Asking(rule, LimitMet(rule, unusable_hz=unusable), obstacles)
+    return Asking(rule, RuleMet(rule, unusable_hz=unusable), obstacles)
+
+
+def _notch_asking(setup: Circumstances) -> Asking:
+    asked = NotchThere()
+    obstacles = _not_offered(setup, asked.needs_hz)
+    within = [f for f in asked.needs_hz if f not in obstacles]
+    for f, low, high in zip(within, *setup.range_at(np.array(within)), strict=True):
+        if not low <= high:
+            obstacles[f] = "the device does not play it"
+        elif crossing_level(setup.other_ear, setup.transducer, f) <= low:
+            obstacles[f] = "the other ear might hear the tones"
+    return Asking(None, asked if within else None, obstacles)
+
+
+def _not_offered(setup: Circumstances, frequencies_hz: Sequence[float]) -> dict[float, str]:
+    """Frequencies that no tone of the domain has: nobody is cleared where nothing was asked."""
+    offered = np.array(setup.domain.smooth[0].values)
+    return {
+        f: "the domain has no tone there"
+        for f in frequencies_hz
+        if not (np.abs(offered / f - 1.0) < SECOND_HZ).any()
+    }
+
+
+class ClinicalTrack(Track):
+    """One ear under the model of persons.
+
+    Attributes:
+        asking: what is asked, one or several at once; the first is the one that is spoken of.
+        earlier: the ear as its reference knows it; None where there is none.
+        note: a sentence that belongs to every verdict.
+    """
+
+    def __init__(
+        self,
+        rules: Sequence[Rule],
+        settings: RuleSettings | NotchSettings,
+        setup: Circumstances,
+        reference: Reference | None,
+        max_tones: int,
+    ) -> None:
+        super().__init__(setup, max_tones)
+        self.settings, self.note = settings, ""
+        domain = setup.domain
+        nodes = nodes_for([f for rule in rules for f in rule.frequencies_hz])
+        self.earlier = None if reference is None else earlier_of(reference, nodes, domain)
+        each = [_rule_asking(rule, setup, self.earlier) for rule in rules]
+        self.asking = tuple(each) or (_notch_asking(setup),)
+        judged = [one for one in self.asking if one.asked is not None]
+        self._number = {id(one): number for number, one in enumerate(judged)}
+        offset = getattr(settings, "device_offset_sd_db", 0.0)
+        prior: Prior = newcomer(domain, nodes)
+        if self.earlier is not None:
+            prior = Returning(self.earlier, offset)
+        self.listening = Listening(
+            Sitting(
+                prior,
+                tuple(one.asked for one in judged if one.asked is not None),
+                domain.smooth[0].values,
+                domain.intensity.values,
+                seed=setup.seed,
+                stopping=Stopping(settings.bayes_factor, settings.prevalence),
+            )
+        )
+        self._partner: ClinicalTrack | None = None
+
+    def tie(self, partner: "ClinicalTrack", p_same_change: float) -> None:
+        """Let the other ear's answers say how somebody listens; changes are not tied."""
+        self._partner = partner
+
+    def fork(self) -> Self:
+        """Another one with the same trials; a tie has to be made anew."""
+        other = type(self).__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.listening = self.listening.fork()
+        other._partner = None
+        return other
+
+    def _own(self) -> Listening:
+        """The answers as they stand now."""
+        one = self.listening
+        one.trials, one.catches, one.presses = self.trials, self.catch_responses, self.presses
+        return one
+
+    @property
+    def _answers(self) -> Listening:
+        """The answers, with what the other ear's say of the listener."""
+        one = self._own()
+        if self._partner is not None:
+            one.other_ear = self._partner._own().posterior.seen_from_other_ear()
+        return one
+
+    @property
+    def posterior(self) -> Posterior:
+        """What all answers say."""
+        return self._answers.posterior
+
+    def _number_of(self, which: int) -> int | None:
+        return self._number.get(id(self.asking[which]))
+
+    def p_of(self, which: int = 0, tones: int | None = None) -> float:
+        """P(yes): now, or after so many tones. Where nothing can be judged, the prevalence."""
+        number = self._number_of(which)
+        if number is None:
+            return float(self.settings.prevalence)
+        return self.posterior.p_yes(number, tones)
+
+    @property
+    def p_changed(self) -> float:
+        """Posterior probability of what is asked first."""
+        return self.p_of()
+
+    def p_changed_after(self, tones: int) -> float:
+        """What `p_changed` was after the first so many tones of this ear."""
+        return self.p_of(tones=tones)
+
+    @property
+    def log_bf(self) -> float:
+        """Log Bayes factor of what is asked first."""
+        return self._log_bf(0)
+
+    def _log_bf(self, which: int) -> float:
+        number = self._number_of(which)
+        if number is None:
+            return 0.0
+        return float(np.clip(self.posterior.log_bf(number), -LARGEST_LOG_BF, LARGEST_LOG_BF))
+
+    @property
+    def reliability(self) -> str:
+        """Whether the answers follow the tones, and those to silence."""
+        return self._answers.reliability
+
+    @property
+    def decision(self) -> str:
+        """Of what is asked first."""
+        return self.decision_on(0)
+
+    def decision_on(self, which: int) -> str:
+        """By the Bayes factor.
+
+        Nothing is decided for somebody who is not reliable, and nobody is cleared where a frequency
+        of the question could not be judged.
+        """
+        asking, number = self.asking[which], self._number_of(which)
+        if number is None:
+            return "not determinable"
+        found = self.posterior.decision(number)
+        if found == "inconclusive" or self.reliability == "poor":
+            return "inconclusive"
+        yes, no = asking.words
+        if found == "changed":
+            return yes
+        return "not determinable" if asking.obstacles else no
+
+    @property
+    def done(self) -> bool:
+        """All decided, enough tones, or nobody listens."""
+        if len(self.trials) >= self.max_tones or self.posterior.reliability == "poor":
+            return True
+        return all(self.decision_on(k) != "inconclusive" for k in range(len(self.asking)))
+
+    def scores(self) -> Array:
+        """Nats that each tone's answer is expected to tell about what is asked."""
+        return self.posterior.scores
+
+    def wanted(self) -> Array:
+        """How much each tone is wanted next, -inf for those that may not be played."""
+        return self.posterior.wanted(self.playable())
+
+    def verdict(self, frequencies_hz: Sequence[Location] | None = None, which: int = 0) -> Verdict:
+        """What is said of this ear now, with the shift at each frequency."""
+        asking, number = self.asking[which], self._number_of(which)
+        posterior, decision = self.posterior, self.decision_on(which)
+        reason = next_step = ""
+        if decision == "inconclusive" and number is not None:
+            reason, next_step = posterior.reason(number), posterior.next_step(number)
+            if self.reliability == "poor":
+                reason, next_step = "not reliable", "retest"
+        return Verdict(
+            decision=decision,
+            p_changed=self.p_of(which),
+            log_bf=self._log_bf(which),
+            tones=len(self.trials),
+            shifts=self._shifts(frequencies_hz),
+            converged=posterior.converged,
+            protocol=NOTCH if asking.rule is None else None,
+            rule=None if asking.rule is None else asking.rule.name,
+            catch_trials=len(self.catch_responses),
+            false_alarms=sum(self.catch_responses),
+            reliability=self.reliability,
+            evidence_hz=self._evidence_hz(which, decision),
+            unverified=None if asking.rule is None else unverified_note(asking.rule),
+            not_determinable_hz=tuple(sorted(asking.obstacles)),
+            notes=tuple(self._all_notes(asking, decision)),
+            reason=reason,
+            next_step=next_step,
+            attention=posterior.attention,
+            p_not_listening=posterior.p_idle,
+            effective_size=posterior.effective_size,
+        )
+
+    def _all_notes(self, asking: Asking, decision: str) -> list[str]:
+        notes = [*self._notes(), *self._answers.doubts(), *obstacle_notes(asking.obstacles)]
+        if decision == "changed" and asking.rule is not None and asking.rule.confirm_by_retest:
+            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
+        if getattr(self.settings, "device_offset_sd_db", 0.0) > 0.0 and decision == "inconclusive":
+            notes.append(
+                "The device is not the reference's: a shift of all frequencies alike may be its "
+                "doing."
+            )
+        return [*notes, self.note] if self.note else notes
+
+    def _evidence_hz(self, which: int, decision: str) -> tuple[float, ...]:
+        """Changed: the frequencies of the criteria that are probably met; else all that count."""
+        asking, number = self.asking[which], self._number_of(which)
+        if asking.asked is None or number is None:
+            return ()
+        judged = asking.asked
+        if decision != "changed" or not isinstance(judged, RuleMet | LimitMet):
+            return judged.needs_hz
+        persons = self.posterior.samples(SAMPLES, balanced_for=number)
+        where = {f: k for k, f in enumerate(self.listening.model.prior.nodes_hz)}
+        levels = persons.after[:, 0]
+        if isinstance(judged, RuleMet):
+            levels = levels - persons.before[:, 0]
+        if judged.rule.better:
+            levels = -levels
+        likely: dict[float, float] = {}
+        for criterion in judged.judged.criteria:
+            columns = [where[f] for f in criterion.frequencies_hz]
+            p = float((criterion.margin(levels[:, columns]) >= 0).mean())
+            for f in criterion.frequencies_hz:
+                likely[f] = max(likely.get(f, 0.0), p)
+        least = min(0.5, max(likely.values()))
+        return tuple(f for f in judged.needs_hz if likely[f] >= least)
+
+    def reference_thresholds(self, frequencies_hz: Sequence[float]) -> list[ThresholdFound]:
+        """The reference's thresholds with their intervals; none where there is no reference."""
+        if self.earlier is None:
+            return []
+        posterior = self.posterior
+        levels = posterior.at(self.earlier.levels_db, frequencies_hz, 0)
+        places = [(float(f),) for f in frequencies_hz]
+        return thresholds_from_samples(
+            places, as_model_units(levels, self.setup.domain), self.setup.domain
+        )
+
+    def _draws(
+        self, locations: list[tuple[float, ...]], places: Array, weighed: bool
+    ) -> tuple[Array, Array] | None:
+        if not weighed and self.earlier is None:
+            return None
+        posterior, number = self.posterior, self._number_of(0)
+        people = posterior.samples(SAMPLES, balanced_for=number)
+        wanted = [location[0] for location in locations]
+        before, after = (
+            as_model_units(posterior.at(levels, wanted, 0), self.setup.domain)
+            for levels in (people.before, people.after)
+        )
+        return before, after
