@@ -1,7 +1,8 @@
 """Gather what the studies wrote into docs/results.md: `collect_results.py RESULTS DOCS`.
 
-Part of `make results`. Adds nothing but the table of what was asked for beside what was reached,
-read from the studies' own summaries.
+Part of `make results` and `make results-rules`. Adds nothing but the table of what was asked for
+beside what was reached, read from the studies' own summaries. What a study that is not in RESULTS
+wrote earlier stays as it is.
 """
 
 import json
@@ -84,42 +85,75 @@ def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, An
     )
 
 
+CONDITIONS = {
+    "unchanged": ("unchanged", "unchanged ears"),
+    "flat 15 dB": ("changed", "flat shifts of 15 dB"),
+    "flat 20 dB": ("changed", "flat shifts of 20 dB"),
+    "high 20 dB": ("changed", "high-frequency shifts of 20 dB"),
+    "notch 25 dB": ("changed", "4 kHz notches of 25 dB"),
+    "4 kHz alone 30 dB": ("changed", "4 kHz alone by 30 dB"),
+    "three misses, unchanged": ("unchanged", "unchanged, three tones missed in a row"),
+}
+
+
 def rules_table(rules: dict[str, Any]) -> str:
     """The README's lines on screening by rule."""
     lines = [
-        "| real ears (NHANES), held back; at most 30 tones | right | wrong | undecided "
-        "| mean tones |",
+        f"| real ears (NHANES), held back, {rules['people']} a line; at most 30 tones | right "
+        "| wrong | open | mean tones |",
         "|---|---|---|---|---|",
     ]
-    words = {
-        "unchanged": "unchanged ears",
-        "flat": "flat shifts of 10-30 dB",
-        "high": "high-frequency shifts of 15-30 dB",
-        "notch": "4 kHz notches of 15-30 dB",
-    }
     for rule, numbers in rules["rules"].items():
-        for group, name in words.items():
-            calls = numbers["groups"][group]
+        for condition, (side, name) in CONDITIONS.items():
+            calls = numbers["conditions"].get(condition, {}).get(side)
+            if calls is None:
+                continue
             outcomes = [calls[key] for key in ("right", "wrong", "undecided")]
             cells = " | ".join(f"{100 * each['hits'] / each['n']:.1f} %" for each in outcomes)
             lines.append(f"| {rule}: {name} | {cells} | {calls['tones_mean']:.1f} |")
     return "\n".join(lines)
 
 
-def into_readme(table: str, path: Path) -> None:
-    """Replace what stands between the README's markers."""
-    opening, closing = "<!-- results: written by make results -->", "<!-- /results -->"
-    before, rest = path.read_text(encoding="utf-8").split(opening)
-    _, after = rest.split(closing)
-    path.write_text(f"{before}{opening}\n{table}\n{closing}{after}", encoding="utf-8")
+OPENING, CLOSING = "<!-- results: written by make results -->", "<!-- /results -->"
+
+
+def into_readme(rules: str | None, paper: str | None, path: Path) -> None:
+    """Replace what stands between the README's markers: two tables, either of which may stay."""
+    before, rest = path.read_text(encoding="utf-8").split(OPENING)
+    kept, after = rest.split(CLOSING)
+    old_rules, _, old_paper = kept.strip().partition("\n\n")
+    tables = f"{rules or old_rules}\n\n{paper or old_paper}"
+    path.write_text(f"{before}{OPENING}\n{tables}\n{CLOSING}{after}", encoding="utf-8")
+
+
+def sections(text: str) -> dict[str, str]:
+    """The parts of an earlier page by their titles; the empty title is what stands before them."""
+    pieces = re.split(r"(?m)^## (.+)\n", text)
+    return {"": pieces[0], **dict(zip(pieces[1::2], pieces[2::2], strict=True))}
+
+
+def _section(results: Path, name: str, docs: Path) -> str:
+    """What a study wrote, one level down, its pictures copied beside the page."""
+    text = (results / name / "results.md").read_text(encoding="utf-8")
+    for picture in (results / name).glob("*.png"):
+        if name in ("best", "rules", "notch"):
+            shutil.copy(picture, docs / f"results-{picture.name}")
+            text = text.replace(f"({picture.name})", f"(results-{picture.name})")
+        else:
+            text = "\n".join(line for line in text.splitlines() if f"({picture.name})" not in line)
+    return re.sub(r"(?m)^(#+ )", r"#\1", text)
 
 
 def main(results: Path, docs: Path) -> None:
+    page = docs / "results.md"
+    earlier = sections(page.read_text(encoding="utf-8")) if page.exists() else {}
     summary = {
         name: json.loads((results / name / "summary.json").read_text(encoding="utf-8"))
         for name in ("best", "paper", "ears", "rules")
+        if (results / name / "summary.json").exists()
     }
-    rules = summary.pop("rules")
+    rules = summary.pop("rules", None)
+    whole = len(summary) == 3
     lines = [
         "# Results",
         "",
@@ -127,24 +161,20 @@ def main(results: Path, docs: Path) -> None:
         "the thresholds, P(heard) = Phi((level - threshold) / 3 dB), no lapses unless said. The "
         "classes' medians are NHANES's, the paper used NIOSH's.",
         "",
-        *targets(summary["best"], summary["paper"], summary["ears"]),
-        "",
+        *(targets(**summary) if whole else []),
     ]
+    parts = ["\n".join(lines) if whole else earlier.get("", "# Results")]
     for name, title in PARTS.items():
-        text = (results / name / "results.md").read_text(encoding="utf-8")
-        for picture in (results / name).glob("*.png"):
-            if name in ("best", "rules", "notch"):
-                shutil.copy(picture, docs / f"results-{picture.name}")
-                text = text.replace(f"({picture.name})", f"(results-{picture.name})")
-            else:
-                text = "\n".join(
-                    line for line in text.splitlines() if f"({picture.name})" not in line
-                )
-        body = re.sub(r"(?m)^(#+ )", r"#\1", text)
-        lines += [f"## {title}", "", body.strip(), ""]
-    (docs / "results.md").write_text("\n".join(lines), encoding="utf-8")
-    table = f"{rules_table(rules)}\n\n{readme_table(**summary)}"
-    into_readme(table, docs.parent / "README.md")
+        written = (results / name / "results.md").exists()
+        body = _section(results, name, docs) if written else earlier.get(title, "")
+        if body.strip():
+            parts.append(f"## {title}\n\n{body.strip()}")
+    page.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    into_readme(
+        rules_table(rules) if rules else None,
+        readme_table(**summary) if whole else None,
+        docs.parent / "README.md",
+    )
 
 
 if __name__ == "__main__":

@@ -172,10 +172,10 @@ def _exam_tables(page: Page, rows: "pl.DataFrame", out: Path) -> None:
     if manual.height:
         bias = float(manual["error_db"].to_numpy().mean())
         about = float(np.std(manual["error_db"].to_numpy()))
-        tones = float(manual.unique("ear")["tones"].to_numpy().mean())
+        used = float(manual.unique("ear")["tones"].to_numpy().mean())
         page.add(
             f"{METHOD_WORDS[MANUAL]} ({manual['ear'].n_unique()} ears): RMS error "
-            f"{_rms(manual):.2f} dB in {tones:.0f} tones; {about:.2f} dB once its mean of "
+            f"{_rms(manual):.2f} dB in {used:.0f} tones; {about:.2f} dB once its mean of "
             f"{bias:+.1f} dB above the 50 % point is taken off."
         )
     page.summary["exams"] = {
@@ -312,7 +312,7 @@ def _brute_tables(page: Page, screens: "pl.DataFrame", exams: "pl.DataFrame | No
             rule, str(mine.unique(["condition", "ear"]).height), str(errors.size),
             f"{np.sqrt(np.mean(errors**2)):.2f}", f"{np.quantile(np.abs(errors), 0.95):.2f}",
             f"{errors.mean():+.2f}", f"{sd:.2f}", str(reversed_),
-            f"{mine['least_effective'].min():.0f}",
+            f"{mine['least_effective'].to_numpy().min():.0f}",
         ])  # fmt: skip
     page.heading("Against brute force")
     page.add(

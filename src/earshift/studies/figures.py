@@ -216,7 +216,7 @@ def save_outcomes(
     for axes, (rule, rows) in zip(axes_of, panels.items(), strict=False):
         start = [0.0] * len(rows)
         for place, (word, grey, hatch) in enumerate(looks, start=1):
-            width = [float(row[place]) for row in rows]  # type: ignore[arg-type]
+            width = [float(row[place]) for row in rows]
             axes.barh(
                 range(len(rows)), width, left=start, color=grey, hatch=hatch, edgecolor="white",
                 linewidth=0.0, label=word,

@@ -7,7 +7,7 @@ and of one ear.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -17,27 +17,22 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 
 from earshift.engine.cross_hearing import INTERAURAL_DB
-from earshift.engine.persons import reference
-from earshift.engine.persons.people import Earlier, Newcomer, Returning
-from earshift.engine.persons.posterior import EARS, Posterior, Sitting
-from earshift.engine.persons.questions import RuleMet
+from earshift.engine.ears import trials_of
+from earshift.engine.exam import Exam
 from earshift.engine.refusal import Refusal
-from earshift.engine.rules import RULES
-from earshift.engine.tone import Tone
+from earshift.engine.screen import Screen
+from earshift.engine.thresholds import Threshold
+from earshift.engine.values import EARS
+from earshift.simulate.run import run
 from earshift.studies.case import Case, Ear, Row, seed_of
 from earshift.studies.ears import read_half
 from earshift.studies.rules import RULE_NAMES, Condition, dithered, true_shift
 from earshift.studies.sittings import (
-    EXAM_HZ,
     HZ,
-    MAX_TONES,
+    REFERENCE_TONES,
     STANDARD,
     Answerer,
-    begin_exam,
-    begin_screen,
     margin_db,
-    played,
-    reference_of,
 )
 
 Array = NDArray[np.float64]
@@ -51,8 +46,8 @@ SEPARATE, JOINT = "two sittings", "both ears"
 class Pair:
     """Both ears of one person."""
 
-    left: Ear
     right: Ear
+    left: Ear
 
     @property
     def name(self) -> str:
@@ -60,6 +55,10 @@ class Pair:
 
     def ear(self, ear: str) -> Ear:
         return self.right if ear == "right" else self.left
+
+    def levels(self, ear: str) -> Array:
+        """Thresholds of an ear in dB HL at the audiometric frequencies."""
+        return np.array([level for _, level in self.ear(ear).thresholds_db_hl])
 
     @property
     def needs_masking(self) -> bool:
@@ -78,7 +77,7 @@ def all_pairs(path: Path, half: str) -> list[Pair]:
             raise Refusal(f"{path.name}: ear must be R or L, got {row['ear']!r}")
         levels = tuple((float(f), float(row[f])) for f in frequencies)
         known.setdefault(row["SEQN"], {})[side] = Ear(f"person {row['SEQN']} {side}", levels)
-    return [Pair(ears["left"], ears["right"]) for ears in known.values() if len(ears) == 2]
+    return [Pair(ears["right"], ears["left"]) for ears in known.values() if len(ears) == 2]
 
 
 def pairs(path: Path, half: str, count: int, seed: int = 0) -> list[Pair]:
@@ -94,18 +93,9 @@ def _dithered(ear: Ear, seed: int) -> Ear:
     return dithered(ear.name, [level for _, level in ear.thresholds_db_hl], seed)
 
 
-class BothEars(Answerer):
-    """A person who is asked at both ears in turn; silent trials are answered as one."""
-
-    def __init__(self, ears: dict[str, Answerer]) -> None:
-        self._ears = ears
-
-    def hears(self, tone: Tone) -> bool:
-        assert tone.ear is not None
-        return self._ears[tone.ear].hears(tone)
-
-    def presses(self) -> bool:
-        return self._ears[EARS[0]].presses()
+def _people(ears: Mapping[str, Sequence[float] | Array], *names: object) -> dict[str, Answerer]:
+    """Somebody's two ears: the same answers for any method that asks the same tones."""
+    return {ear: Answerer(levels, STANDARD, seed_of(*names, ear)) for ear, levels in ears.items()}
 
 
 @dataclass(frozen=True)
@@ -119,50 +109,35 @@ class PairExamCase(Case):
     )  # fmt: skip
 
     def rows(self) -> list[Row]:
-        truth = {
-            ear: np.array([level for _, level in self.pair.ear(ear).thresholds_db_hl])
+        truth = {ear: self.pair.levels(ear) for ear in EARS}
+        names = (self.seed, self.pair.name)
+        alone = {
+            ear: Exam.clinical(seed=seed_of(*names, ear, "exam"), max_tones=EXAM_TONES)
             for ear in EARS
         }
+        together = Exam.clinical(
+            ears="both", seed=seed_of(*names, "exam"), max_tones=2 * EXAM_TONES
+        )
+        out: list[Row] = []
 
-        def people() -> dict[str, Answerer]:
-            """The same answers for either method as long as it asks the same tones."""
-            return {
-                ear: Answerer(truth[ear], STANDARD, seed_of(self.seed, self.pair.name, ear))
+        def look(method: str, tones: int, found: Mapping[str, Sequence[Threshold]]) -> None:
+            squares = [
+                float(np.mean((np.array([t.level_db_hl for t in found[ear]]) - truth[ear]) ** 2))
                 for ear in EARS
-            }
+            ]
+            out.append((
+                method, self.pair.name, self.pair.needs_masking, tones, float(np.mean(squares)),
+            ))  # fmt: skip
 
-        def square(state: Posterior, place: int, ear: str) -> float:
-            return float(np.mean((state.thresholds(HZ, place)[1] - truth[ear]) ** 2))
-
-        squares = [
-            {
-                len(state.trials): square(state, 0, ear)
-                for state in played(
-                    begin_exam(seed_of(self.seed, self.pair.name, ear, "exam")), person,
-                    EXAM_TONES, silent=False,
-                )
-                if len(state.trials) % EVERY == 0
-            }
-            for ear, person in people().items()
-        ]  # fmt: skip
-        out: list[Row] = [
-            (
-                SEPARATE, self.pair.name, self.pair.needs_masking, 2 * tones,
-                0.5 * sum(ear[tones] for ear in squares),
-            )
-            for tones in squares[0]
-        ]  # fmt: skip
-        together = Sitting(
-            Newcomer(EXAM_HZ, ears=2), frequencies_hz=EXAM_HZ,
-            seed=seed_of(self.seed, self.pair.name, "exam"),
-        )  # fmt: skip
-        person = BothEars(people())
-        for state in played(together.before_any(), person, 2 * EXAM_TONES, silent=False):
-            if len(state.trials) % EVERY == 0:
-                mean = 0.5 * sum(square(state, k, ear) for k, ear in enumerate(EARS))
-                out.append((
-                    JOINT, self.pair.name, self.pair.needs_masking, len(state.trials), mean,
-                ))  # fmt: skip
+        people = _people(truth, *names)
+        for number in range(EVERY, EXAM_TONES + 1, EVERY):
+            for ear, exam in alone.items():
+                run(exam, people[ear], EVERY)
+            look(SEPARATE, 2 * number, {ear: exam.thresholds(HZ) for ear, exam in alone.items()})
+        people = _people(truth, *names)
+        for number in range(EVERY, 2 * EXAM_TONES + 1, EVERY):
+            run(together, people, EVERY)
+            look(JOINT, number, {ear: together.thresholds(HZ, ear=ear) for ear in EARS})
         return out
 
 
@@ -253,7 +228,17 @@ class PairScreenCase(Case):
     )  # fmt: skip
 
     def rows(self) -> list[Row]:
-        earlier = {ear: reference_of(self.pair.ear(ear), STANDARD, self.seed) for ear in EARS}
+        references = {
+            ear: run(
+                Exam.clinical(seed=seed_of(self.seed, self.pair.name, ear)),
+                Answerer(
+                    self.pair.levels(ear), STANDARD,
+                    seed_of(self.seed, self.pair.name, ear, "reference"),
+                ),
+                REFERENCE_TONES,
+            )
+            for ear in EARS
+        }  # fmt: skip
         out: list[Row] = []
         for name in self.conditions:
             for rule in self.rules:
@@ -262,50 +247,27 @@ class PairScreenCase(Case):
                     for ear, condition in pair_conditions()[name].items()
                 }
                 shifts = {ear: delta for ear, delta in deltas.items() if delta is not None}
-                if len(shifts) == len(EARS):  # else somebody too loud to be scored
-                    out += self._screens(earlier, name, rule, shifts)
+                if len(shifts) == len(EARS):  # else an ear is too loud to be scored
+                    out += self._screens(references, name, rule, shifts)
         return out
 
     def _screens(
-        self, earlier: dict[str, Earlier], name: str, rule: str, shifts: dict[str, Array]
+        self, references: Mapping[str, Exam], name: str, rule: str, shifts: Mapping[str, Array]
     ) -> list[Row]:
         seed = seed_of(self.seed, self.pair.name, name, rule)
-
-        def people() -> dict[str, Answerer]:
-            now = {
-                ear: np.array([level for _, level in self.pair.ear(ear).thresholds_db_hl]) + delta
-                for ear, delta in shifts.items()
-            }
-            return {
-                ear: Answerer(levels, STANDARD, seed_of(seed, ear)) for ear, levels in now.items()
-            }
-
+        now = {ear: self.pair.levels(ear) + shifts[ear] for ear in EARS}
         calls: dict[tuple[str, str], tuple[str, int]] = {}
-        for ear, person in people().items():
-            last = _ended(begin_screen(earlier[ear], RULES[rule], seed), person, MAX_TONES)
-            calls[SEPARATE, ear] = (last.decision(), len(last.trials))
-        both = Sitting(
-            Returning(reference.joined(*(earlier[ear] for ear in EARS))),
-            asked=tuple(RuleMet(RULES[rule], ear=k) for k in range(len(EARS))),
-            frequencies_hz=HZ, seed=seed,
-        )  # fmt: skip
-        last = _ended(both.before_any(), BothEars(people()), 2 * MAX_TONES)
-        for k, ear in enumerate(EARS):
-            tones = sum(trial.tone.ear == ear for trial in last.trials)
-            calls[JOINT, ear] = (last.decision(k), tones)
+        for ear, person in _people(now, seed).items():
+            screen = run(Screen(references[ear], rule=rule, seed=seed), person)
+            calls[SEPARATE, ear] = (screen.decision, len(screen.trials))
+        both = Screen(dict(references), ears="both", rule=rule, seed=seed)
+        run(both, _people(now, seed))
+        for ear, decision in both.decisions.items():
+            calls[JOINT, ear] = (decision, len(trials_of(both.trials, ear)))
         return [
             (rule, method, name, self.pair.name, ear, margin_db(rule, shifts[ear]), *call)
             for (method, ear), call in calls.items()
         ]
-
-
-def _ended(state: Posterior, person: Answerer, tones: int) -> Posterior:
-    """A screen run until it is done."""
-    last = state
-    for last in played(state, person, tones):
-        if last.done:
-            break
-    return last
 
 
 def parts(drawn: Sequence[Pair], people: int, screened: int, seed: int = 0) -> dict[str, list[Any]]:

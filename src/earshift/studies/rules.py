@@ -71,13 +71,13 @@ class Condition:
         if self.shape == "flat":
             return np.full(len(HZ), self.size_db)
         if self.shape == "high":
-            return self.size_db / (1.0 + np.exp(-(OCTAVES - math.log2(2.3)) / 0.25))
+            return np.asarray(self.size_db / (1.0 + np.exp(-(OCTAVES - math.log2(2.3)) / 0.25)))
         if self.shape == "notch":
             return np.asarray(self.size_db * np.exp(-0.5 * ((OCTAVES - 2.0) / 0.5) ** 2))
         if self.shape == "low":
             return np.asarray(self.size_db / (1.0 + np.exp((OCTAVES - math.log2(1.2)) / 0.25)))
         if self.shape == "alone":
-            return self.size_db * (np.array(HZ) == self.hz)
+            return np.asarray(self.size_db * (np.array(HZ) == self.hz))
         return np.zeros(len(HZ))
 
     def rules(self) -> tuple[str, ...]:
@@ -332,6 +332,16 @@ def rule_cases(ears: Sequence[Ear], seed: int = 0) -> list[RuleCase]:
         RuleCase(ear, tuple(c for c in every if c.reference == manner), seed)
         for ear in ears
         for manner in manners
+    ]
+
+
+def compared_cases(
+    ears: Sequence[Ear], compared: int, bald: int, seed: int = 0
+) -> list[ComparedCase]:
+    """So many ears tested by audiograms, and so many by BALD."""
+    return [
+        *(ComparedCase(ear, ("audiograms", "twice"), seed) for ear in ears[:compared]),
+        *(ComparedCase(ear, ("bald",), seed) for ear in ears[:bald]),
     ]
 
 

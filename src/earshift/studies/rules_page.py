@@ -258,6 +258,11 @@ def _pooled(rule: str, cells: Sequence[Cell]) -> Iterator[Target]:
     )  # fmt: skip
 
 
+def mean_of(rows: "pl.DataFrame") -> float:
+    """Mean tones."""
+    return float(rows["tones"].to_numpy().mean()) if rows.height else math.nan
+
+
 def decided(rows: "pl.DataFrame") -> Proportion:
     """How many were called changed or unchanged."""
     hits = int(rows["decision"].is_in(["changed", "unchanged"]).sum())
@@ -369,7 +374,7 @@ def _responder_table(page: Page, rows: "pl.DataFrame") -> None:
             poor = Proportion(int((part["reason"] == "not reliable").sum()), part.height)
             lines.append([
                 rule, who, str(part.height), f"{decided(part).hits}: {decided(part)}", str(poor),
-                f"{part['tones'].mean() or math.nan:.1f}",
+                f"{mean_of(part):.1f}",
             ])  # fmt: skip
     page.heading("People who do not listen")
     page.table(("rule", "answers", "ears", "decided", "not reliable", "mean tones"), lines)
@@ -440,7 +445,7 @@ def _methods(page: Page, own: "pl.DataFrame", others: "pl.DataFrame") -> None:
                 wrong = int((called & ~met | cleared & met).sum())
                 cells.append(
                     f"{right / n:.0%} / {wrong / n:.0%} / {(n - right - wrong) / n:.0%}, "
-                    f"{part['tones'].mean():.0f} tones (n {n})"
+                    f"{mean_of(part):.0f} tones (n {n})"
                 )
             if any(cell != "-" for cell in cells[1:]):
                 lines.append(cells)

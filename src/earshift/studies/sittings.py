@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from earshift.engine.persons import reference
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
-from earshift.engine.persons.posterior import EARS, Posterior, Sitting
+from earshift.engine.persons.posterior import Posterior, Sitting
 from earshift.engine.persons.questions import RuleMet
 from earshift.engine.rules import RULES, Rule
 from earshift.engine.tone import Tone, Trial
@@ -96,9 +96,7 @@ def asked(state: Posterior) -> Tone:
     """The tone that is asked next."""
     place, level = state.best()
     sitting = state.sitting
-    ear, place = divmod(place, len(sitting.frequencies_hz))
-    side = EARS[ear] if sitting.prior.ears == 2 else None
-    return Tone(sitting.frequencies_hz[place], sitting.levels_db[level], side)
+    return Tone(sitting.frequencies_hz[place], sitting.levels_db[level])
 
 
 def played(
