@@ -52,6 +52,14 @@ for seed in range(3):
         for ear in (OLD, NEW):
             screen = run(es.Screen(reference, protocol, seed=seed), 5, ear, seed)
             out[f"{name} {seed} {ear is NEW}"] = told(screen)
+    for name, screen in {
+        "rule": es.Screen(first, rule="niosh-15", seed=seed),
+        "rules": es.Screen(clinical, rules=["osha-sts", "niosh-15"], seed=seed),
+        "audiogram": es.Screen(es.Audiogram(OLD), rule="osha-sts", seed=seed),
+        "notch": es.Screen(hypotheses="notch", seed=seed),
+        "rule, both ears": es.Screen(both, ears="both", rule="osha-sts", seed=seed),
+    }.items():
+        out[f"{name} {seed}"] = told(run(screen, 8, NEW, seed))
 json.dump(out, sys.stdout)
 """
 

@@ -252,7 +252,6 @@ def test_what_cannot_be_done_is_said(do: str, fields: dict[str, Any], words: str
         ("tell", {"heard": True, "stimulus": {"frequency_hz": 9, "level_db_hl": 10}}),
         ("tell", {"heard": True, "stimulus": {"frequency_hz": "a", "level_db_hl": 10}}),
         ("tell", {"heard": True, "trial": "one"}),
-        ("tell", {"heard": True, "catch": True}),
         ("tell", {"heard": True, "catch": 1}),
         ("verdict", {"places": 5}),
         ("verdict", {"places": ["a"]}),
@@ -267,6 +266,23 @@ def test_a_refused_message_changes_nothing(do: str, fields: dict[str, Any]) -> N
     before = good(talk, "save")
     assert refused(talk, do, **fields)
     assert good(talk, "save") == before
+
+
+def test_silence_counts_in_a_clinical_exam_and_not_in_one_of_fields() -> None:
+    talk = Conversation()
+    good(talk, "begin", kind="exam", options={"seed": 1})
+    good(talk, "tell", heard=True, catch=True)
+    assert good(talk, "save")["data"]["catches"] == [True]
+    good(talk, "begin", kind="exam", options={"seed": 1, "halton_tones": 5})
+    assert "does not take them" in refused(talk, "tell", heard=True, catch=True)
+
+
+def test_several_rules_have_a_verdict_each() -> None:
+    talk = Conversation()
+    reference = {"kind": "audiogram", "data": {"thresholds_db_hl": MILD}}
+    options = {"reference": reference, "rules": ["osha-sts", "niosh-15"]}
+    good(talk, "begin", kind="screen", options=options)
+    assert set(good(talk, "verdict")["verdicts"]) == {"osha-sts", "niosh-15"}
 
 
 values = st.recursive(

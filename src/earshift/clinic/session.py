@@ -19,7 +19,7 @@ from earshift.clinic.references import references
 from earshift.clinic.view import ExamView, TrialView, view_of
 from earshift.devices.delivery import Delivery, supervised_limits
 from earshift.engine.checks import as_heard, finite
-from earshift.engine.exam import Exam
+from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.refusal import Conflict, Refusal
 from earshift.engine.screen import Screen
 from earshift.engine.tone import Tone
@@ -261,7 +261,7 @@ class Session:
         if trial.kind == "tone":
             assert trial.played_db_hl is not None
             self.procedure.tell(Tone(trial.frequency_hz, trial.played_db_hl), trial.heard)
-        elif trial.kind == "catch" and isinstance(self.procedure, Screen):
+        elif trial.kind == "catch" and isinstance(self.procedure, Screen | ClinicalExam):
             self.procedure.tell_catch(trial.heard)
         elif trial.kind == "practice" and self.delivery.relative:
             self.procedure = self._fold()  # it says how loud tones may be
@@ -324,7 +324,7 @@ class Session:
             after_onset_ms=after_onset_ms,
         )
         self._stored(1, presses=self.presses + 1)
-        if isinstance(self.procedure, Screen):
+        if isinstance(self.procedure, Screen | ClinicalExam):
             self.procedure.tell_press()
 
     def undo(self, reason: str = "taken back by the examiner") -> TrialRecord:

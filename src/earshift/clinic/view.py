@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import Exam
+from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.rules import Rule
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import (
@@ -150,9 +150,13 @@ def view_of(
         graded, words = verdict.reliability, str(verdict)
     elif judged:
         tones = len(procedure.trials)
+        doubts: tuple[str, ...] = ()
         graded = reliability(catch_responses, presses, tones)
+        if isinstance(procedure, ClinicalExam):
+            graded, doubts = procedure.reliability, procedure.notes
         under_way = not ended and state in ("open", "paused")
         words = _exam_words(procedure.done, under_way, tones, graded, catch_responses, presses)
+        words = " ".join((words, *doubts))
     return ExamView(
         kind=procedure.kind,
         ear=ear,
@@ -187,7 +191,7 @@ def _exam_words(
     """A full exam in a sentence or two."""
     full = "Full exam" if done else "Exam under way" if under_way else "Exam ended early"
     words = f"{full}: thresholds measured with {tones} tones."
-    if graded != "good":
+    if graded != "good" and (any(catch_responses) or presses):
         words += (
             f" Reliability {graded}: {sum(catch_responses)} of {len(catch_responses)} silent "
             f"trials were reported as heard, and the button was pressed {presses} times when "
@@ -209,8 +213,10 @@ def playable_thresholds(procedure: Exam | Screen) -> list[Threshold]:
 def p_changed_by_tone(screen: Screen, known: KnownProbabilities) -> list[float]:
     """P(changed) after every tone; `known` is kept up to date, so that none is computed twice.
 
-    What an undo has changed is computed anew.
+    What an undo has changed is computed anew. A screen by a rule remembers all of them itself.
     """
+    if screen.rule is not None:
+        return [screen.p_changed_after(count) for count in range(1, len(screen.trials) + 1)]
     for count, trial in enumerate(screen.trials, start=1):
         key = (trial.tone.frequency_hz, trial.tone.level_db_hl, trial.heard)
         if len(known) >= count and known[count - 1][0] == key:
@@ -242,8 +248,12 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
     axis = screen.domain.smooth[0]
     frequencies = axis.values
     kept = screen.to_dict()["design"]["reference"]
+    if kept is None:
+        return []
     if kept["kind"] == "audiogram":
         return _as_written(Audiogram.from_dict(kept["data"]), frequencies)
+    if screen.rule is not None:
+        return screen.reference_thresholds(frequencies)
     mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
     draws = positive_slope_samples(
         mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))

@@ -84,7 +84,7 @@ class Listening:
         elif heard == tones:
             what = f"every one of {tones} tones was answered, however soft"
         else:
-            what = f"{heard} of {tones} tones were answered, and not the louder ones"
+            what = f"{heard} of {tones} tones were answered, whatever their level"
         return [f"The answers do not follow the tones: {what}."]
 
 

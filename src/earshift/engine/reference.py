@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.clinical import earlier_of, levels_at, nodes_for
 from earshift.engine.domain import Domain
-from earshift.engine.exam import Exam
+from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.norms import Hyperprior, Norm
 from earshift.engine.question import levels_of
 from earshift.engine.refusal import Refusal
@@ -129,6 +129,16 @@ def audiogram_of(reference: Exam | Audiogram) -> Audiogram:
     """The thresholds of a reference as an audiogram: for what the other ear might hear."""
     if isinstance(reference, Audiogram):
         return reference
+    if isinstance(reference, ClinicalExam) and reference.trials:  # by what a screen folds anyway
+        known = reference.earlier(nodes_for(()))
+        low, high = reference.domain.intensity.values[0], reference.domain.intensity.values[-1]
+        level = dict(zip(known.nodes_hz, known.medians()[0].tolist(), strict=True))
+        frequencies = reference.domain.smooth[0].values
+        within = {f: t for f, t in level.items() if frequencies[0] <= f <= frequencies[-1]}
+        return Audiogram(
+            {f: max(t, low) for f, t in within.items() if t <= high},
+            no_response_db_hl={f: high for f, t in within.items() if t > high},
+        )
     levels = reference.thresholds()
     heard = {t.frequency_hz: t.level_db_hl for t in levels if t.censored != "above"}
     beyond = {t.frequency_hz: t.level_db_hl for t in levels if t.censored == "above"}

@@ -41,6 +41,13 @@ class _Settings:
         if not factor > 1.0:
             raise Refusal(f"bayes_factor must be above 1, got {factor!r}")
 
+    @property
+    def decision_limits(self) -> tuple[float, float]:
+        """P(yes) from which on, and up to which, the Bayes factor suffices for yes and for no."""
+        known = self.to_dict()
+        odds, factor = known["prevalence"] / (1.0 - known["prevalence"]), known["bayes_factor"]
+        return odds * factor / (1.0 + odds * factor), odds / factor / (1.0 + odds / factor)
+
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
@@ -56,8 +63,6 @@ class _Settings:
 class RuleSettings(_Settings):
     """How a rule is screened for: what is expected, and when to stop.
 
-    The other keywords of earlier versions are accepted with a warning and mean nothing.
-
     Attributes:
         prevalence: probability that the rule is met, before the first tone, at this site. It turns
             the Bayes factor into a probability and has no say in tones and decisions.
@@ -66,6 +71,15 @@ class RuleSettings(_Settings):
         device_offset_sd_db: standard deviation in dB by which the device may play louder or softer
             than the reference's; 0 where both are calibrated.
         max_tones: after which the screen is done, decided or not.
+        changed_at: of version 0.1.0; warns and is ignored, as all that follow.
+        unchanged_at: ignored.
+        clearing_ratio: ignored.
+        clearing_excess_db: ignored.
+        clearing_risk: ignored.
+        guess: ignored: how often somebody guesses is found from the answers.
+        lapse: ignored, likewise.
+        retest_sd_db: ignored.
+        strategy: ignored.
     """
 
     prevalence: float = _CHANGE["prevalence"]
@@ -110,14 +124,18 @@ class RuleSettings(_Settings):
 class NotchSettings(_Settings):
     """How a notch is screened for: what is expected, and when to stop.
 
-    The other keywords of earlier versions are accepted with a warning and mean nothing.
-
     Attributes:
         prevalence: probability of a notch before the first tone; it turns the Bayes factor into a
             probability.
         max_tones: after which the screen is done, decided or not.
         bayes_factor: "notch" when the answers are so many times likelier with one, "no notch" when
             they are so many times likelier without.
+        population: of version 0.1.0; warns and is ignored, as all that follow.
+        notch_at: ignored.
+        no_notch_at: ignored.
+        guess: ignored: how often somebody guesses is found from the answers.
+        lapse: ignored, likewise.
+        strategy: ignored.
     """
 
     population: InitVar[str | None] = None

@@ -148,7 +148,7 @@ class Screen(Procedure):
         if self.rules and protocol is not None:
             raise Refusal("give a rule or a protocol, not both: they ask different questions")
         if hypotheses is not None:
-            _check_hypotheses(hypotheses, protocol, rule, rules)
+            _check_hypotheses(hypotheses, protocol, rule, rules or None)
         self.hypotheses = hypotheses
         self._clinical = bool(self.rules) or hypotheses is not None
         if not self._clinical and settings is not None:
@@ -373,7 +373,7 @@ class Screen(Procedure):
         """
         if self.ears is None:
             return self._track().decision
-        return person_decision(*self.decisions.values())
+        return _of_person(*self.decisions.values())
 
     @property
     def open_ears(self) -> tuple[str, ...]:
@@ -436,7 +436,7 @@ class Screen(Procedure):
             name = NOTCH if asking.rule is None else asking.rule.name
             found[name] = each[0]
             if self.ears is not None:
-                whole_person = person_decision(*(one.decision for one in each))
+                whole_person = _of_person(*(one.decision for one in each))
                 found[name] = PersonVerdict(whole_person, len(self._trials), *each)
         return found
 
@@ -574,6 +574,13 @@ def _p_same_change(alike_share: float | None, ears: str | None, clinical: bool) 
         )
         return 0.0
     return given
+
+
+def _of_person(right: str, left: str) -> str:
+    """What the decisions on two ears say of the person; one notch is a notch."""
+    if "notch" in (right, left):
+        return "notch"
+    return right if right == left else person_decision(right, left)
 
 
 def _check_hypotheses(hypotheses: object, *others: object) -> None:

@@ -6,6 +6,7 @@ not the client's: a message cannot loosen them, and data saved under looser ones
 """
 
 import json
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import IO, Any
@@ -14,7 +15,7 @@ from earshift.devices.delivery import CAP_DB_HL, supervised_limits
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.checks import finite, whole
 from earshift.engine.domain import DOMAINS, Domain, as_domain
-from earshift.engine.exam import Exam
+from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.limits import Limits
 from earshift.engine.reference import Reference, reference_from_dict
 from earshift.engine.refusal import Refusal
@@ -40,9 +41,10 @@ FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "quit": ((), ()),
 }
 _COMMON = ("seed", "max_tones", "domain", "other_ear", "transducer")
+_OF_FIELDS = {"strategy": "level_set", "halton_tones": 5, "guess": 0.01, "lapse": 0.02}
 OPTIONS = {
-    "exam": (*_COMMON, "strategy", "halton_tones", "guess", "lapse"),
-    "screen": (*_COMMON, "reference", "rule", "protocol", "hypotheses", "settings"),
+    "exam": (*_COMMON, "reference", "precision_db", *_OF_FIELDS),
+    "screen": (*_COMMON, "reference", "rule", "rules", "protocol", "hypotheses", "settings"),
 }
 
 
@@ -113,9 +115,9 @@ class Conversation:
         built = self._built(given)
         limits = supervised_limits(cap_db_hl) if self.limited else None
         if kind == "exam":
-            self._adopt(Exam.clinical(**built, limits=limits))
+            self._adopt(_exam(built, limits))
         else:
-            if "rule" not in built and "protocol" not in built and "hypotheses" not in built:
+            if not {"rule", "rules", "protocol", "hypotheses"} & built.keys():
                 raise Refusal("a screen needs a rule, a protocol or hypotheses to ask about")
             self._adopt(Screen(**{"domain": "audiometer", **built}, limits=limits))
         return self._where()
@@ -132,7 +134,9 @@ class Conversation:
         if built.get("settings") is not None:
             kind = NotchSettings if built.get("hypotheses") else RuleSettings
             try:
-                built["settings"] = kind(**built["settings"])
+                with warnings.catch_warnings():  # settings of earlier versions are still accepted
+                    warnings.simplefilter("ignore", DeprecationWarning)
+                    built["settings"] = kind(**built["settings"])
             except TypeError as error:
                 raise Refusal(f"unknown setting: {error}") from None
         return built
@@ -162,8 +166,8 @@ class Conversation:
         if trial is not None and whole(trial, "trial", 1) != due:
             raise Refusal(f"trial {trial} is not the one to answer now, which is {due}")
         if catch:
-            if not isinstance(procedure, Screen):
-                raise Refusal("silent trials count in a screen; an exam does not take them")
+            if not isinstance(procedure, Screen | ClinicalExam):
+                raise Refusal("silent trials count in a screen; this exam does not take them")
             procedure.tell_catch(heard)
             return self._where()
         procedure.tell(procedure.ask() if stimulus is None else _stimulus(stimulus), heard)
@@ -177,7 +181,11 @@ class Conversation:
         if isinstance(procedure, Exam):
             return answer
         verdict = procedure.verdict(locations)
-        return {**answer, "verdict": verdict.to_dict(), "words": str(verdict)}
+        answer |= {"verdict": verdict.to_dict(), "words": str(verdict)}
+        if len(procedure.rules) > 1:
+            each = procedure.verdicts(locations).items()
+            answer["verdicts"] = {rule: one.to_dict() for rule, one in each}
+        return answer
 
     def _save(self) -> dict[str, Any]:
         return {"data": self._open().to_dict()}
@@ -191,6 +199,17 @@ class Conversation:
     def _quit(self) -> dict[str, Any]:
         self.over = True
         return {}
+
+
+def _exam(built: Mapping[str, Any], limits: Limits | None) -> Exam:
+    """A clinical exam; one of fields where its settings or other axes than a tone's ask for it."""
+    domain = as_domain(built.get("domain", "audiometer"))
+    if domain.of_tones and not _OF_FIELDS.keys() & built.keys():
+        return Exam.clinical(**built, limits=limits)
+    needless = [name for name in ("reference", "precision_db") if name in built]
+    if needless:
+        raise Refusal(f"{', '.join(needless)}: for a clinical exam of tones alone")
+    return Exam(**{**_OF_FIELDS, **built, "domain": domain}, limits=limits)
 
 
 def _short(words: str) -> str:

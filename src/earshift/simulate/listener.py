@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
-from earshift.engine.checks import finite, whole
-from earshift.engine.checks import check_rates
+from earshift.engine.checks import check_rates, finite, whole
 from earshift.engine.norms import class_median
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Tone

@@ -184,8 +184,8 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
     if isinstance(procedure, Screen):
         p_changed = p_changed_by_tone(procedure, known)
         if procedure.rule is not None:
-            asked = procedure.settings
-            limits = m.DecisionLimits(changed_at=asked.changed_at, unchanged_at=asked.unchanged_at)
+            changed_at, unchanged_at = procedure.settings.decision_limits
+            limits = m.DecisionLimits(changed_at=changed_at, unchanged_at=unchanged_at)
     return m.Live(
         number=view.presented,
         kind=view.kind,
