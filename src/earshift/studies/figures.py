@@ -237,7 +237,9 @@ def save_errors(curves: Mapping[str, Sequence[tuple[float, float, int]]], path: 
     figure = Figure(figsize=(6.4, 4.4), layout="constrained")
     axes = figure.subplots()
     _draw_points(axes, curves)
-    axes.set_ylim(0.0, None)
+    axes.set_ylim(
+        0.0, 1.05 * max((p[1] for points in curves.values() for p in points), default=1.0)
+    )
     axes.set_xlabel("tones")
     axes.set_ylabel("RMS error (dB)")
     axes.legend(fontsize=8, frameon=False)

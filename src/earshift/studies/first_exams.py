@@ -25,7 +25,7 @@ OWN, IDEAL, FIELD, MANUAL = "earshift", "ideal", "field", "manual"
 METHOD_WORDS = {
     OWN: "earshift",
     IDEAL: "ideal observer: the same prior, spread and rates known",
-    FIELD: "Gaussian-process field, `Exam()` with an audiometer's tones (0.1.0)",
+    FIELD: "Gaussian-process field: `Exam.clinical` of version 0.1.0",
     MANUAL: "Hughson-Westlake, 5 dB steps",
 }
 UNKNOWN = -1  # in place of whether an interval held the truth, where there is none

@@ -5,6 +5,7 @@ ears; those within `CLEAR_DB` of the criterion are left out, and readings are di
 5 dB steps.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from earshift.engine.persons.people import Newcomer
 from earshift.engine.persons.posterior import Sitting
 from earshift.engine.persons.questions import NEIGHBOURS_HZ, NOTCH_DB, NOTCH_HZ, NotchThere
 from earshift.engine.refusal import Refusal
+from earshift.engine.rule_settings import NotchSettings
 from earshift.studies import figures
 from earshift.studies.case import Case, Ear, Row, seed_of
 from earshift.studies.ears import people
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
 CLEAR_DB = 4.0
 TONES = 20
+FACTOR = NotchSettings().bayes_factor
 GROUPS = {
     "deep": "a notch, 10 dB or more past the criterion",
     "shallow": "a notch, 4 to 10 dB past the criterion",
@@ -113,9 +116,11 @@ def _stopped(rows: "pl.DataFrame") -> dict[str, float]:
     """How screens end that stop at their limit: right, wrong, open, mean tones."""
     ends, tones = [], []
     for _, path in rows.sort("tones").group_by("ear", maintain_order=True):
-        said = np.array(path["decision"].to_list())
-        over = np.flatnonzero(said != "inconclusive")
-        called = said[over[0]] if over.size else "inconclusive"
+        log_bf = path["log_bf"].to_numpy()
+        over = np.flatnonzero(np.abs(log_bf) >= math.log(FACTOR))
+        called = "inconclusive"
+        if over.size:
+            called = "changed" if log_bf[over[0]] > 0.0 else "unchanged"
         true = "changed" if path["margin_db"][0] > 0.0 else "unchanged"
         ends.append("open" if called == "inconclusive" else "right" if called == true else "wrong")
         tones.append(int(over[0]) + 1 if over.size else TONES)
@@ -138,7 +143,7 @@ def write_notch_results(
         f"they are, at least {CLEAR_DB:g} dB past the criterion or short of it, readings dithered "
         "over their 5 dB steps; nobody has an earlier exam. Listeners: spread 4 dB, 2 % lapses, "
         f"1 % guesses. Right: the likelier answer after {TONES} tones, at even odds, is the true "
-        "one. Stopping: at a Bayes factor of 100. Intervals: Wilson, 95 %."
+        f"one. Stopping: at a Bayes factor of {FACTOR:g}. Intervals: Wilson, 95 %."
     )
     last = frame.filter(pl.col("tones") == TONES)
     rows = []

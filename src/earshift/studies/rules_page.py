@@ -122,7 +122,7 @@ def write_rule_results(
         effort_in=out / "calls",
     )  # fmt: skip
     page.add(
-        f"{people} ears a condition (of {ears}), half of them with a mean of 500, 1000 and 2000 Hz "
+        f"At most {people} ears a condition (of {ears}), half of them with a mean of 500, 1000 and 2000 Hz "
         "above 25 dB HL, readings dithered over their 5 dB steps. Truth is the rule on the "
         "simulated true shift, retest jitter (SD 3 dB, smooth over an octave) included and drawn "
         f"again until the ear is {CLEAR_DB:g} dB past the rule or short of it; ears with a "
@@ -166,7 +166,7 @@ def write_rule_results(
         },
         out / "calls.png",
     )
-    page.picture(f"calls by condition, {people} ears each: right, open, wrong", "calls.png")
+    page.picture(f"calls by condition, at most {people} ears each: right, open, wrong", "calls.png")
     _responder_table(page, idle)
     if workers is not None:
         page.heading("Consecutive audiograms of workers")
