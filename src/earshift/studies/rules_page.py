@@ -122,8 +122,8 @@ def write_rule_results(
         effort_in=out / "calls",
     )  # fmt: skip
     page.add(
-        f"At most {people} ears a condition (of {ears}), half of them with a mean of 500, 1000 and 2000 Hz "
-        "above 25 dB HL, readings dithered over their 5 dB steps. Truth is the rule on the "
+        f"At most {people} ears a condition (of {ears}), half of them with a mean of 500, 1000 and "
+        "2000 Hz above 25 dB HL, readings dithered over their 5 dB steps. Truth is the rule on the "
         "simulated true shift, retest jitter (SD 3 dB, smooth over an octave) included and drawn "
         f"again until the ear is {CLEAR_DB:g} dB past the rule or short of it; ears with a "
         f"threshold past {LOUDEST_DB_HL:g} dB HL do not count. References: first exams of 50 "
