@@ -30,7 +30,7 @@ def test_what_was_not_run_stays_as_it_is(collect: ModuleType, tmp_path: Path) ->
     docs.mkdir()
     kept = collect.PARTS["paper"]
     (docs / "results.md").write_text(
-        f"# Results\n\n| a | table |\n\n## {collect.PARTS['rules']}\n\nold\n\n## {kept}\n\nkept\n"
+        f"# Results\n\n| a | table |\n\n## {collect.PARTS['rules']}\n\nstale\n\n## {kept}\n\nkept\n"
     )
     (tmp_path / "README.md").write_text(
         f"before\n{collect.OPENING}\n| old rules |\n\n| the paper |\n\nA sentence.\n"
@@ -47,7 +47,7 @@ def test_what_was_not_run_stays_as_it_is(collect: ModuleType, tmp_path: Path) ->
         assert page.startswith("# Results\n\n| a | table |\n\n## ")
         assert "### Rules\n\nnew ![calls](results-calls.png)" in page
         assert page.endswith(f"## {kept}\n\nkept\n")
-        assert "old" not in page
+        assert "stale" not in page
         readme = (tmp_path / "README.md").read_text()
         assert "| osha-sts: unchanged ears | 50.0 % | 50.0 % | 50.0 % | 8.0 |" in readme
         assert "12 a line" in readme
