@@ -20,17 +20,43 @@ __all__ = [
 ]
 
 
-# What `make test-fast` leaves out: tests that need another program, or wait in real time.
+# What `make test-fast` leaves out: tests that need another program or wait in real time, known by
+# the fixtures they ask for or by their file.
+MARKS = {
+    "playwright": "browser",
+    "postgresql_server": "server",
+    "behind_nginx": "server",
+    "cluster": "cluster",
+    "nursery": "kills",
+}
+FILES = {
+    "test_serve_cli.py": "server",
+    "test_web_schema.py": "server",
+    "test_study_run.py": "cluster",
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that use a browser or PostgreSQL are marked by the fixtures they ask for."""
     for item in items:
-        asked = set(getattr(item, "fixturenames", ()))
-        if asked & {"page", "browser", "playwright"}:
-            item.add_marker("browser")
+        for fixture in getattr(item, "fixturenames", ()):
+            if fixture in MARKS:
+                item.add_marker(MARKS[fixture])
         call = getattr(item, "callspec", None)
-        kinds = () if call is None else call.params.values()
-        if "postgresql_server" in asked or "postgresql" in kinds:
+        if call is not None and "postgresql" in map(str, call.params.values()):
             item.add_marker("server")
+        if item.path.name in FILES:
+            item.add_marker(FILES[item.path.name])
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile the kernels once, before the workers start: each would compile them for itself."""
+    several = bool(getattr(session.config.option, "numprocesses", None))
+    if several and not hasattr(session.config, "workerinput"):
+        screen = es.Screen(es.population_norm(), protocol="paper", domain="audiometer")
+        screen.tell(screen.ask(), True)
+        screen.ask()
+        exam = es.Exam(ears="both", domain="audiometer", halton_tones=0)
+        exam.ask()
 
 
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
