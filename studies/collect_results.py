@@ -1,7 +1,8 @@
 """Gather what the studies wrote into docs/results.md: `collect_results.py RESULTS DOCS`.
 
-Part of `make results`. Adds nothing but the table of what was asked for beside what was reached,
-read from the studies' own summaries.
+Part of `make results` and `make results-rules`. Adds nothing but the table of what was asked for
+beside what was reached, read from the studies' own summaries. What a study that is not in RESULTS
+wrote earlier stays as it is.
 """
 
 import json
@@ -123,35 +124,55 @@ def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, An
     )
 
 
+CONDITIONS = {
+    "unchanged": ("unchanged", "unchanged ears"),
+    "flat 15 dB": ("changed", "flat shifts of 15 dB"),
+    "flat 20 dB": ("changed", "flat shifts of 20 dB"),
+    "high 20 dB": ("changed", "high-frequency shifts of 20 dB"),
+    "notch 25 dB": ("changed", "4 kHz notches of 25 dB"),
+    "4 kHz alone 30 dB": ("changed", "4 kHz alone by 30 dB"),
+    "three misses, unchanged": ("unchanged", "unchanged, three tones missed in a row"),
+}
+
+
 def rules_table(rules: dict[str, Any]) -> str:
     """The README's lines on screening by rule."""
     lines = [
-        "| real ears (NHANES), held back; at most 30 tones | right | wrong | undecided "
-        "| mean tones |",
+        f"| real ears (NHANES), held back, {rules['people']} a line; at most 30 tones | right "
+        "| wrong | open | mean tones |",
         "|---|---|---|---|---|",
     ]
-    words = {
-        "unchanged": "unchanged ears",
-        "flat": "flat shifts of 10-30 dB",
-        "high": "high-frequency shifts of 15-30 dB",
-        "notch": "4 kHz notches of 15-30 dB",
-    }
     for rule, numbers in rules["rules"].items():
-        for group, name in words.items():
-            calls = numbers["groups"][group]
+        for condition, (side, name) in CONDITIONS.items():
+            calls = numbers["conditions"].get(condition, {}).get(side)
+            if calls is None:
+                continue
             outcomes = [calls[key] for key in ("right", "wrong", "undecided")]
             cells = " | ".join(f"{100 * each['hits'] / each['n']:.1f} %" for each in outcomes)
             lines.append(f"| {rule}: {name} | {cells} | {calls['tones_mean']:.1f} |")
     return "\n".join(lines)
 
 
-def into_readme(text: str, path: Path, start: str) -> None:
-    """Replace what stands between the README's markers, from the line that starts so on."""
-    opening, closing = "<!-- results: written by make results -->", "<!-- /results -->"
-    before, rest = path.read_text(encoding="utf-8").split(opening)
-    inside, after = rest.split(closing)
-    kept, _, _ = inside.partition(start) if start else ("\n", "", "")
-    path.write_text(f"{before}{opening}{kept}{text}\n{closing}{after}", encoding="utf-8")
+PLAIN_PICTURES = ("best", "rules", "notch")
+READINGS = ("paper-vague", "literal", "paper", "best-0.1")
+
+
+OPENING, CLOSING = "<!-- results: written by make results -->", "<!-- /results -->"
+
+
+def into_readme(rules: str | None, paper: str | None, path: Path) -> None:
+    """Replace what stands between the README's markers: two tables, either of which may stay."""
+    before, rest = path.read_text(encoding="utf-8").split(OPENING)
+    kept, after = rest.split(CLOSING)
+    old_rules, _, old_paper = kept.strip().partition("\n\n")
+    tables = f"{rules or old_rules}\n\n{paper or old_paper}"
+    path.write_text(f"{before}{OPENING}\n{tables}\n{CLOSING}{after}", encoding="utf-8")
+
+
+def sections(text: str) -> dict[str, str]:
+    """The parts of an earlier page by their titles; the empty title is what stands before them."""
+    pieces = re.split(r"(?m)^## (.+)\n", text)
+    return {"": pieces[0], **dict(zip(pieces[1::2], pieces[2::2], strict=True))}
 
 
 def section(results: Path, name: str, docs: Path) -> str:
@@ -171,26 +192,18 @@ def section(results: Path, name: str, docs: Path) -> str:
     return re.sub(r"(?m)^(#+ )", r"#\1", text).strip()
 
 
-def earlier_sections(path: Path) -> dict[str, str]:
-    """The sections of the page as it is, by title: kept where a study was not run."""
-    if not path.is_file():
-        return {}
-    parts = re.split(r"(?m)^## ", path.read_text(encoding="utf-8"))[1:]
-    return {title: body.strip() for title, _, body in (part.partition("\n") for part in parts)}
-
-
-PLAIN_PICTURES = ("best", "rules", "notch")
-READINGS = ("paper-vague", "literal", "paper", "best-0.1")
-
-
 def main(results: Path, docs: Path) -> None:
-    """Sections of studies that were run are new; the others stay as they are on the page."""
-    run = [name for name in PARTS if (results / name / "results.md").is_file()]
+    page = docs / "results.md"
+    earlier = sections(page.read_text(encoding="utf-8")) if page.exists() else {}
     summary = {
         name: json.loads((results / name / "summary.json").read_text(encoding="utf-8"))
-        for name in ("best", "paper-vague", "paper", "ears")
+        for name in ("best", "paper-vague", "paper", "ears", "rules")
+        if (results / name / "summary.json").exists()
     }
-    best, vague, paper, ears = summary.values()
+    rules = summary.pop("rules", None)
+    whole = len(summary) == 4
+    names = ("best", "paper-vague", "paper", "ears")
+    best, vague, paper, ears = (summary.get(name, {}) for name in names)
     lines = [
         "# Results",
         "",
@@ -198,20 +211,20 @@ def main(results: Path, docs: Path) -> None:
         "the thresholds, P(heard) = Phi((level - threshold) / 3 dB), no lapses unless said. The "
         "classes' medians are NHANES's, the paper used NIOSH's.",
         "",
-        *targets(best, vague, paper, ears),
-        "",
+        *(targets(best, vague, paper, ears) if whole else []),
     ]
-    earlier = earlier_sections(docs / "results.md")
+    parts = ["\n".join(lines) if whole else earlier.get("", "# Results")]
     for name, title in PARTS.items():
-        body = section(results, name, docs) if name in run else earlier.get(title)
-        if body is not None:
-            lines += [f"## {title}", "", body, ""]
-    (docs / "results.md").write_text("\n".join(lines), encoding="utf-8")
-    table, start = readme_table(best, paper, ears), "| simulated listeners, at most 30 tones"
-    if "rules" in run:
-        rules = json.loads((results / "rules" / "summary.json").read_text(encoding="utf-8"))
-        table, start = f"{rules_table(rules)}\n\n{table}", ""
-    into_readme(table, docs.parent / "README.md", start)
+        written = (results / name / "results.md").exists()
+        body = section(results, name, docs) if written else earlier.get(title, "")
+        if body.strip():
+            parts.append(f"## {title}\n\n{body.strip()}")
+    page.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    into_readme(
+        rules_table(rules) if rules else None,
+        readme_table(best, paper, ears) if whole else None,
+        docs.parent / "README.md",
+    )
 
 
 if __name__ == "__main__":

@@ -319,41 +319,63 @@ def study_rules(
     half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
         "held-back"
     ),
-    people: Annotated[int, typer.Option(min=1, help="Ears per condition, one per person.")] = 500,
+    people: Annotated[int, typer.Option(min=1, help="Ears that count per condition.")] = 300,
+    workers: Annotated[
+        Path | None, typer.Option(help="CSV of pairs of audiograms of workers, before and after.")
+    ] = None,
+    pairs: Annotated[int, typer.Option(min=0, help="Pairs of workers.")] = 700,
+    exams: Annotated[int, typer.Option(min=0, help="Ears of the study of first exams.")] = 150,
     compared: Annotated[
-        int, typer.Option(min=0, help="How many of them the other methods test too.")
-    ] = 100,
+        int, typer.Option(min=0, help="Ears tested by audiograms as people take them today.")
+    ] = 300,
+    bald: Annotated[int, typer.Option(min=0, help="Ears tested by BALD, then compared.")] = 30,
     calibration: Annotated[
-        int, typer.Option(min=0, help="People for calibration, four shifts each.")
-    ] = 250,
-    full: Annotated[int, typer.Option(min=0, help="People who go on to a full audiogram.")] = 40,
-    frontier: Annotated[
-        int, typer.Option(min=0, help="People screened without stopping, for other limits.")
-    ] = 60,
+        int, typer.Option(min=0, help="Ears for calibration, eight shifts each and rule.")
+    ] = 150,
+    model: Annotated[
+        int, typer.Option(min=0, help="References to draw ears of the model from, eight each.")
+    ] = 500,
+    brute: Annotated[
+        int, typer.Option(min=0, help="Screens checked by brute force, and half as many exams.")
+    ] = 20,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Screening by rule (osha-sts, niosh-15) on real ears with known shifts, beside other methods.
+    """Screening by rule (osha-sts, niosh-15) on real ears with known shifts.
 
-    Sensitivity, specificity, undecided and tones under every condition; P(called changed) against
-    the margin; calibration of P(rule met); the full audiogram after a screen. msha-sts asks the
-    same of the shift as osha-sts, so its figures are the same.
+    Calls and tones under every condition, of listeners as the model has them and otherwise; people
+    who do not listen; real pairs of workers; first exams; what people do today; and whether the
+    probabilities are what they say. msha-sts asks the same of the shift as osha-sts, so its figures
+    are the same.
     """
-    from earshift.studies import rules
-    from earshift.studies.ears import people as draw_people
+    from earshift.studies import first_exams, model_checks, rules
     from earshift.studies.rules_page import write_rule_results
 
+    most = max(rules.spared(people), exams, compared, bald, calibration, model, brute)
     with _cases_of_real_ears():
-        drawn = draw_people(ears, half, max(people, compared, calibration, full, frontier), seed)
-        parts = rules.parts(drawn, people, compared, calibration, full, frontier, seed)
+        drawn = rules.drawn_ears(ears, half, most, seed)
+        parts: dict[str, list[Any]] = {
+            "calls": rules.rule_cases(drawn[: rules.spared(people)], seed),
+            "workers": [] if workers is None else rules.worker_cases(workers, half, pairs, seed),
+            "exams": first_exams.exam_cases(drawn[:exams], exams // 2, seed),
+            "compared": rules.compared_cases(drawn, compared, bald, seed),
+            "calibration": [
+                model_checks.ModelCase(ear, model_checks.REAL, seed=seed)
+                for ear in drawn[:calibration]
+            ],
+            "model": [model_checks.ModelCase(ear, seed=seed) for ear in drawn[:model]],
+            "brute": model_checks.brute_cases(drawn, brute, seed),
+            "brute_exams": model_checks.brute_exam_cases(drawn, brute // 2, seed),
+        }
     frames = _run_parts(parts, out, jobs, cluster, as_json)
     command = (
-        f"earshift study rules --half {half} --people {people} --compared {compared} "
-        f"--calibration {calibration} --full {full} --frontier {frontier} --seed {seed}"
+        f"earshift study rules --half {half} --people {people} --pairs {pairs} --exams {exams} "
+        f"--compared {compared} --bald {bald} --calibration {calibration} --model {model} "
+        f"--brute {brute} --seed {seed}"
     )
-    _finish_study(write_rule_results(frames, half, command, out), out, as_json)
+    _finish_study(write_rule_results(frames, people, half, command, out), out, as_json)
 
 
 @study.command("both")
@@ -367,9 +389,6 @@ def study_both(
     ),
     people: Annotated[int, typer.Option(min=2, help="People examined, both ears of each.")] = 150,
     screened: Annotated[int, typer.Option(min=2, help="How many of them are screened.")] = 100,
-    sensitivity: Annotated[
-        int, typer.Option(min=0, help="People screened under other beliefs about the ears' tie.")
-    ] = 40,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,
@@ -378,19 +397,18 @@ def study_both(
     """Both ears in one sitting on real pairs of ears, beside two sittings of one ear each.
 
     Threshold error against tones; verdicts and tones of screens by rule (osha-sts, niosh-15) when
-    both ears changed, one did, or neither; and what the screens' belief in a tie is worth.
+    both ears changed, one did, or neither.
     """
     from earshift.studies import pairs
     from earshift.studies.pairs_page import write_pair_results
 
     with _cases_of_real_ears():
-        drawn = pairs.pairs(ears, half, max(people, screened, sensitivity), seed)
-        parts = pairs.parts(drawn, people, screened, sensitivity, seed)
+        drawn = pairs.pairs(ears, half, max(people, screened), seed)
+        parts = pairs.parts(drawn, people, screened, seed)
         known = pairs.all_pairs(ears, "tuning")
     frames = _run_parts(parts, out, jobs, cluster, as_json)
     command = (
-        f"earshift study both --half {half} --people {people} --screened {screened} "
-        f"--sensitivity {sensitivity} --seed {seed}"
+        f"earshift study both --half {half} --people {people} --screened {screened} --seed {seed}"
     )
     _finish_study(write_pair_results(frames, known, half, command, out), out, as_json)
 
@@ -402,25 +420,30 @@ def study_notch(
     half: Annotated[str, typer.Option(help="Which half of the people: tuning or held-back.")] = (
         "held-back"
     ),
-    level: Annotated[int, typer.Option(min=1, help="Ears without a slope or a notch.")] = 400,
+    level: Annotated[int, typer.Option(min=0, help="Ears without a slope or a notch.")] = 200,
     sloping: Annotated[int, typer.Option(min=0, help="Ears with a slope but no notch.")] = 200,
+    notched: Annotated[
+        int, typer.Option(min=0, help="Ears with a shallow notch, and as many with a deep one.")
+    ] = 200,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Is there a notch around 3-6 kHz? Real ears with and without an added dip of 20 dB.
+    """Is there a notch around 3-6 kHz? Real ears with and without one, no earlier exam.
 
-    How often the answer is right after each tone, with tones chosen actively, by BALD or at random,
-    beside what could be said if all thresholds were known.
+    How often the answer is right after each tone, for deep and shallow notches, for ears that slope
+    and for level ones.
     """
     from earshift.studies.notch import notch_cases, write_notch_results
 
+    wanted = {"deep": notched, "shallow": notched, "sloping": sloping, "level": level}
     with _cases_of_real_ears():
-        cases = notch_cases(ears, half, level, sloping, seed)
+        cases = notch_cases(ears, half, wanted, seed)
     frame = _run_study(cases, out, jobs, cluster, as_json)
     command = (
-        f"earshift study notch --half {half} --level {level} --sloping {sloping} --seed {seed}"
+        f"earshift study notch --half {half} --level {level} --sloping {sloping} "
+        f"--notched {notched} --seed {seed}"
     )
     _finish_study(write_notch_results(frame, half, command, out), out, as_json)
 

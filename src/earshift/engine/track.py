@@ -75,6 +75,16 @@ class Track:
         """Log evidence for what is asked over the contrary."""
         raise NotImplementedError
 
+    @property
+    def e_value(self) -> float | None:
+        """Anytime-valid factor for change; None where a clinic's question is asked."""
+        return None
+
+    @property
+    def e_value_same(self) -> float | None:
+        """Anytime-valid factor for "unchanged"; None where a clinic's question is asked."""
+        return None
+
     def p_changed_after(self, tones: int) -> float:
         """What `p_changed` was after the first so many tones of this ear."""
         raise NotImplementedError

@@ -233,21 +233,44 @@ def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -
     return path
 
 
-def save_call_curves(
-    curves: Mapping[str, Mapping[str, Sequence[tuple[float, float, int]]]], path: Path
+def save_outcomes(
+    panels: Mapping[str, Sequence[tuple[str, float, float, float]]], path: Path
 ) -> Path:
-    """Fraction of ears called changed against the margin (dB past the rule), a panel per rule."""
-    figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
-    panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
-    for axes, (rule, methods) in zip(panels, curves.items(), strict=True):
-        axes.axvspan(-4.0, 4.0, color="0.93", zorder=0)
-        axes.axvline(0.0, color="0.6", linewidth=0.8)
-        _draw_points(axes, methods)
-        axes.set_xlabel("true shift past the rule (dB)")
+    """Fractions right, open and wrong by condition, a panel per rule; told apart without colour."""
+    most = max((len(rows) for rows in panels.values()), default=1)
+    figure = Figure(figsize=(5.6 * max(len(panels), 1), 1.4 + 0.28 * most), layout="constrained")
+    axes_of = figure.subplots(1, max(len(panels), 1), squeeze=False)[0]
+    looks = (("right", "0.85", ""), ("open", "0.55", "///"), ("wrong", "0.0", ""))
+    for axes, (rule, rows) in zip(axes_of, panels.items(), strict=False):
+        start = [0.0] * len(rows)
+        for place, (word, grey, hatch) in enumerate(looks, start=1):
+            width = [float(row[place]) for row in rows]
+            axes.barh(
+                range(len(rows)), width, left=start, color=grey, hatch=hatch, edgecolor="white",
+                linewidth=0.0, label=word,
+            )  # fmt: skip
+            start = [a + b for a, b in zip(start, width, strict=True)]
+        axes.set_yticks(range(len(rows)), [row[0] for row in rows], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlim(0.0, 1.0)
+        axes.set_xlabel("fraction of ears")
         axes.set_title(rule)
-    panels[0].set_ylabel("fraction called changed")
-    handles, labels = panels[0].get_legend_handles_labels()
+    handles, labels = axes_of[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=9)
+    return _saved(figure, path)
+
+
+def save_errors(curves: Mapping[str, Sequence[tuple[float, float, int]]], path: Path) -> Path:
+    """RMS error of thresholds against tones, a line per method."""
+    figure = Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.subplots()
+    _draw_points(axes, curves)
+    axes.set_ylim(
+        0.0, 1.05 * max((p[1] for points in curves.values() for p in points), default=1.0)
+    )
+    axes.set_xlabel("tones")
+    axes.set_ylabel("RMS error (dB)")
+    axes.legend(fontsize=8, frameon=False)
     return _saved(figure, path)
 
 
@@ -258,12 +281,12 @@ def save_right_by_tones(
     figure = Figure(figsize=(5.2 * len(curves), 4.4), layout="constrained")
     panels = figure.subplots(1, len(curves), sharey=True, squeeze=False)[0]
     for axes, (group, methods) in zip(panels, curves.items(), strict=True):
-        axes.axhline(0.95, color="0.6", linewidth=0.8)
+        axes.axhline(0.93, color="0.6", linewidth=0.8)
         _draw_points(axes, methods)
         axes.set_ylim(0.45, 1.0)
         axes.set_xticks(range(0, 21, 5))
         axes.set_xlabel("tones")
-        axes.set_title(f"{group} ears")
+        axes.set_title(group)
     panels[0].set_ylabel("fraction right")
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=9)

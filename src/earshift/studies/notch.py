@@ -1,194 +1,131 @@
-"""Screening for a notch on real ears with and without an added dip: how often right, by tones.
+"""Is there a notch? Real ears with and without one by the definition, screened without a reference.
 
-A case is one real ear that has no notch of its own: screened as it is, and with a dip of 20 dB
-added, by every way of choosing tones. Beside them stands what the same two hypotheses make of the
-ear when all its thresholds are known, which no number of tones can beat.
+A notch: one of 3, 4 and 6 kHz at least 10 dB worse than both 2 and 8 kHz. Nothing is added to the
+ears; those within `CLEAR_DB` of the criterion are left out, and readings are dithered over their
+5 dB steps.
 """
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.special import logsumexp
-from scipy.stats import multivariate_normal
 
 from earshift import __version__
-from earshift.engine.change import posterior
-from earshift.engine.domain import DOMAINS
-from earshift.engine.notch import NotchModel, NotchSettings, dip
+from earshift.engine.persons.people import Newcomer
+from earshift.engine.persons.posterior import Sitting
+from earshift.engine.persons.questions import NEIGHBOURS_HZ, NOTCH_DB, NOTCH_HZ, NotchThere
 from earshift.engine.refusal import Refusal
-from earshift.engine.screen import Screen
-from earshift.engine.verdict import NOTCH
-from earshift.simulate.listener import Listener
-from earshift.simulate.run import steps
+from earshift.engine.rule_settings import NotchSettings
 from earshift.studies import figures
 from earshift.studies.case import Case, Ear, Row, seed_of
 from earshift.studies.ears import people
 from earshift.studies.markdown import Page, Target
 from earshift.studies.rates import Proportion
-from earshift.studies.rules import GUESS, LAPSE, SPREAD_DB
+from earshift.studies.rules import dithered
+from earshift.studies.sittings import HZ, STANDARD, Answerer, decision_at, played
 
 if TYPE_CHECKING:
     import polars as pl
 
-Array = NDArray[np.float64]
-
-DEPTH_DB = 20.0
-NOTCH_DB = 10.0
+CLEAR_DB = 4.0
 TONES = 20
-DOMAIN = "fine"
-ALL_KNOWN = "all thresholds known"
-KNOWN_SD_DB = 1.0
-# What is compared: how tones are chosen, and which population the screen expects.
-METHODS = {
-    "differential": NotchSettings(),
-    "bald": NotchSettings(strategy="bald"),
-    "random": NotchSettings(strategy="random"),
-    "any": NotchSettings(population="any"),
-}
-METHOD_WORDS = {
-    "differential": "active model selection (earshift)",
-    "bald": "BALD",
-    "random": "random tones",
-    "any": 'active, expecting any slope (population="any")',
-    ALL_KNOWN: f"all seven thresholds known to {KNOWN_SD_DB:g} dB, no tones",
-}
+FACTOR = NotchSettings().bayes_factor
 GROUPS = {
-    "level": "3-6 kHz exceed neither 2 nor 8 kHz by 10 dB",
-    "sloping": "they exceed 2 or 8 kHz by 10 dB, never both",
+    "deep": "a notch, 10 dB or more past the criterion",
+    "shallow": "a notch, 4 to 10 dB past the criterion",
+    "sloping": "none, but 3-6 kHz at least 10 dB worse than 2 kHz",
+    "level": "none, and no such slope",
 }
+ASKED_ALL, ASKED_SLOPING, ASKED_EACH = 0.93, 0.85, 0.70
+
+
+def notch_margin_db(ear: Ear) -> float:
+    """How far an ear is past the criterion of a notch."""
+    level = dict(ear.thresholds_db_hl)
+    return max(level[f] for f in NOTCH_HZ) - max(level[f] for f in NEIGHBOURS_HZ) - NOTCH_DB
 
 
 def group_of(ear: Ear) -> str | None:
-    """level, sloping, or None for an ear with a notch of its own."""
-    levels = dict(ear.thresholds_db_hl)
-    middle = np.array([levels[f] for f in (3000.0, 4000.0, 6000.0)])
-    past_2, past_8 = middle - levels[2000.0] >= NOTCH_DB, middle - levels[8000.0] >= NOTCH_DB
-    if (past_2 & past_8).any():
+    """To which group an ear belongs; None for one too close to the criterion."""
+    margin, level = notch_margin_db(ear), dict(ear.thresholds_db_hl)
+    if abs(margin) < CLEAR_DB:
         return None
-    return "sloping" if (past_2 | past_8).any() else "level"
+    if margin > 0.0:
+        return "deep" if margin >= 10.0 else "shallow"
+    slope = max(level[f] for f in NOTCH_HZ) - level[NEIGHBOURS_HZ[0]]
+    return "sloping" if slope >= NOTCH_DB else "level"
 
 
 @dataclass(frozen=True)
 class NotchCase(Case):
-    """One real ear, with and without a dip, screened to the last tone by every method."""
+    """One real ear, asked to the last tone; what was known after each."""
 
     ear: Ear
     group: str
-    methods: tuple[str, ...]
     seed: int = 0
     columns: ClassVar[tuple[str, ...]] = (
-        "group", "method", "ear", "centre_hz", "notch", "tones", "p_notch",
+        "group", "ear", "margin_db", "tones", "log_bf", "decision",
     )  # fmt: skip
 
     def rows(self) -> list[Row]:
-        rng = np.random.default_rng(seed_of(self.seed, self.ear.name, "centre"))
-        centre = float(3000.0 * 2.0 ** rng.uniform(0.0, 1.0))
-        frequencies = np.array([f for f, _ in self.ear.thresholds_db_hl])
-        levels = np.array([level for _, level in self.ear.thresholds_db_hl])
-        out: list[Row] = []
-        for notch in (False, True):
-            truth = levels + (DEPTH_DB * dip(frequencies, centre) if notch else 0.0)
-            for method in self.methods:
-                rates = (
-                    [(0, self._all_known(truth))]
-                    if method == ALL_KNOWN
-                    else self._screen(dict(zip(frequencies, truth, strict=True)), method, notch)
-                )
-                out += [
-                    (self.group, method, self.ear.name, centre, notch, tones, p)
-                    for tones, p in rates
-                ]
-        return out
-
-    def _screen(self, ear: dict[float, float], method: str, notch: bool) -> list[tuple[int, float]]:
-        names = (self.seed, self.ear.name, notch)
-        screen = Screen(
-            hypotheses=NOTCH, settings=METHODS[method], seed=seed_of(*names), domain=DOMAIN
-        )
-        listener = Listener(
-            ear, spread_db=SPREAD_DB, lapse=LAPSE, guess=GUESS, seed=seed_of(*names, "listener")
-        )
-        played = steps(screen, listener, TONES)
-        return [(number, screen.p_changed) for number, _ in enumerate(played, start=1)]
-
-    def _all_known(self, levels: Array) -> float:
-        """P(notch) when every threshold is read without noise worth mentioning."""
-        model = NotchModel(DOMAINS[DOMAIN], METHODS["differential"])
-        noise = KNOWN_SD_DB**2 * np.eye(levels.size)
-        without, having = (
-            logsumexp(
-                [
-                    math.log(part.weight)
-                    + multivariate_normal.logpdf(
-                        levels, part.norm.mean_db_hl, np.array(part.norm.cov_db2) + noise
-                    )
-                    for part in parts
-                ]
+        seed = seed_of(self.seed, self.ear.name, "notch")
+        person = Answerer([level for _, level in self.ear.thresholds_db_hl], STANDARD, seed)
+        sitting = Sitting(Newcomer(HZ), asked=(NotchThere(),), frequencies_hz=HZ, seed=seed)
+        margin = notch_margin_db(self.ear)
+        return [
+            (
+                self.group, self.ear.name, margin, len(state.trials), float(state.log_bf()),
+                decision_at(state, sitting.stopping.bayes_factor),
             )
-            for parts in (model.without, model.having)
-        )
-        return posterior(float(having - without), model.settings.prevalence)
+            for state in played(sitting.before_any(), person, TONES)
+        ]  # fmt: skip
 
 
-def notch_cases(path: Path, half: str, level: int, sloping: int, seed: int = 0) -> list[NotchCase]:
-    """Ears without a notch of their own, one a person, from one half of the people."""
-    wanted = {"level": level, "sloping": sloping}
-    methods = {
-        "level": (*METHODS, ALL_KNOWN),
-        "sloping": ("differential", "any", ALL_KNOWN),
-    }
-    cases: list[NotchCase] = []
+def notch_cases(path: Path, half: str, wanted: Mapping[str, int], seed: int = 0) -> list[NotchCase]:
+    """Real ears, one a person, so many of each group, from one half of the people."""
+    left = {group: wanted.get(group, 0) for group in GROUPS}
+    found: dict[str, list[NotchCase]] = {group: [] for group in GROUPS}
     for ear in people(path, half, None, seed):
+        ear = dithered(ear.name, [level for _, level in ear.thresholds_db_hl], seed)
         group = group_of(ear)
-        if group is not None and wanted[group] > 0:
-            wanted[group] -= 1
-            cases.append(NotchCase(ear, group, methods[group], seed))
-    short = [group for group, left in wanted.items() if left > 0]
+        if group is not None and len(found[group]) < left[group]:
+            found[group].append(NotchCase(ear, group, seed))
+    short = [group for group in GROUPS if len(found[group]) < left[group]]
     if short:
         raise Refusal(
             f"the {half} half of {path.name} has too few ears of the kind {', '.join(short)}: "
             "ask for fewer"
         )
-    return cases
+    rounds = max((len(cases) for cases in found.values()), default=0)
+    return [cases[k] for k in range(rounds) for cases in found.values() if k < len(cases)]
 
 
-# Summaries -------------------------------------------------------------------------------------
+# The page --------------------------------------------------------------------------------------
 
 
-def right(p_notch: Array, notch: bool) -> NDArray[np.bool_]:
-    """Whether the likelier hypothesis is the true one; an even chance is not."""
-    return np.asarray(p_notch > 0.5 if notch else p_notch < 0.5)
+def _right(rows: "pl.DataFrame") -> Proportion:
+    """Ears whose likelier answer, at even odds, is the true one."""
+    right = (rows["log_bf"] > 0.0) == (rows["margin_db"] > 0.0)
+    return Proportion(int(right.sum()), rows.height)
 
 
-def _right(part: "pl.DataFrame") -> dict[str, Proportion]:
-    """Right by the likelier hypothesis: with a notch, without, and both in equal parts."""
-    out = {}
-    for name, notch in (("with", True), ("without", False)):
-        p = part.filter(part["notch"] == notch)["p_notch"].to_numpy()
-        out[name] = Proportion(int(right(p, notch).sum()), int(p.size))
-    out["both"] = Proportion(
-        out["with"].hits + out["without"].hits, out["with"].n + out["without"].n
-    )
-    return out
-
-
-def _stopped(part: "pl.DataFrame", settings: NotchSettings) -> dict[str, float]:
-    """How a screen ends that stops at its limits: right, wrong, undecided, mean tones."""
+def _stopped(rows: "pl.DataFrame") -> dict[str, float]:
+    """How screens end that stop at their limit: right, wrong, open, mean tones."""
     ends, tones = [], []
-    for (notch, _), run in part.sort("tones").group_by(("notch", "ear"), maintain_order=True):
-        p = run["p_notch"].to_numpy()
-        over = np.flatnonzero((p >= settings.notch_at) | (p <= settings.no_notch_at))
-        if not over.size:
-            ends.append("undecided")
-        else:
-            ends.append("right" if (p[over[0]] > 0.5) == notch else "wrong")
+    for _, path in rows.sort("tones").group_by("ear", maintain_order=True):
+        log_bf = path["log_bf"].to_numpy()
+        over = np.flatnonzero(np.abs(log_bf) >= math.log(FACTOR))
+        called = "inconclusive"
+        if over.size:
+            called = "changed" if log_bf[over[0]] > 0.0 else "unchanged"
+        true = "changed" if path["margin_db"][0] > 0.0 else "unchanged"
+        ends.append("open" if called == "inconclusive" else "right" if called == true else "wrong")
         tones.append(int(over[0]) + 1 if over.size else TONES)
-    fractions = {word: ends.count(word) / len(ends) for word in ("right", "wrong", "undecided")}
-    return {**fractions, "mean_tones": float(np.mean(tones))}
+    out = {word: ends.count(word) / len(ends) for word in ("right", "wrong", "open")}
+    return {**out, "mean_tones": float(np.mean(tones))}
 
 
 def write_notch_results(
@@ -198,75 +135,72 @@ def write_notch_results(
     import polars as pl
 
     page = Page(
-        f"The notch on real ears, {half} half of the people",
-        command,
-        out,
+        f"The notch on real ears, {half} half of the people", command, out,
         {"version": __version__, "half": half, "groups": {}},
-    )
+    )  # fmt: skip
     page.add(
-        f"With: a Gaussian dip of {DEPTH_DB:g} dB (SD half an octave, centre drawn from 3-6 kHz) "
-        "added to a real ear that has no notch of its own. Without: the same ear as it is. "
-        f"Listeners: spread {SPREAD_DB:g} dB, {LAPSE:.0%} lapses, {GUESS:.0%} guesses. Right: the "
-        f"likelier hypothesis after {TONES} tones is the true one. Intervals: Wilson, 95 %."
+        "A notch: one of 3, 4 and 6 kHz at least 10 dB worse than both 2 and 8 kHz. Real ears as "
+        f"they are, at least {CLEAR_DB:g} dB past the criterion or short of it, readings dithered "
+        "over their 5 dB steps; nobody has an earlier exam. Listeners: spread 4 dB, 2 % lapses, "
+        f"1 % guesses. Right: the likelier answer after {TONES} tones, at even odds, is the true "
+        f"one. Stopping: at a Bayes factor of {FACTOR:g}. Intervals: Wilson, 95 %."
     )
-    curves: dict[str, dict[str, list[tuple[float, float, int]]]] = {}
+    last = frame.filter(pl.col("tones") == TONES)
+    rows = []
+    curves: dict[str, list[tuple[float, float, int]]] = {}
     for group, words in GROUPS.items():
-        rows = frame.filter(pl.col("group") == group)
-        if rows.is_empty():
+        part = last.filter(pl.col("group") == group)
+        if part.is_empty():
             continue
-        numbers = page.summary["groups"][group] = {}
-        # All methods in every panel, so that a line looks the same in each.
-        curves[group] = {METHOD_WORDS[method]: [] for method in METHODS}
-        lines = []
-        for method in rows["method"].unique(maintain_order=True):
-            part = rows.filter(pl.col("method") == method)
-            last = part.filter(pl.col("tones") == part["tones"].max())
-            right_of = _right(last)
-            numbers[method] = {name: vars(proportion) for name, proportion in right_of.items()}
-            cells = [str(right_of[name]) for name in ("both", "with", "without")]
-            if method == ALL_KNOWN:
-                cells += ["-", "-"]
-            else:
-                ended = numbers[method]["stopped"] = _stopped(part, METHODS[method])
-                cells += [
-                    ", ".join(f"{ended[word]:.1%}" for word in ("right", "wrong", "undecided")),
-                    f"{ended['mean_tones']:.1f}",
-                ]
-                curves[group][METHOD_WORDS[method]] = _curve(part)
-            lines.append([METHOD_WORDS[method], *cells])
-        page.heading(f"{group.capitalize()} ears: {words} ({rows['ear'].n_unique()} ears)")
-        page.table(
+        right = _right(part)
+        ended = _stopped(frame.filter(pl.col("group") == group))
+        page.summary["groups"][group] = {"right": vars(right), "stopped": ended}
+        rows.append([
+            words, str(part.height), str(right),
+            " / ".join(f"{ended[word]:.0%}" for word in ("right", "wrong", "open")),
+            f"{ended['mean_tones']:.1f}",
+        ])  # fmt: skip
+        curves[words] = [
             (
-                "tones chosen by", f"right after {TONES} tones", "with a notch", "without",
-                "stopping at P 0.9 / 0.1: right, wrong, undecided", "mean tones",
-            ),
-            lines,
-        )  # fmt: skip
-    if "level" in page.summary["groups"]:
-        _judge(page)
+                float(n),
+                (
+                    p := _right(frame.filter((pl.col("group") == group) & (pl.col("tones") == n)))
+                ).value,
+                p.n,
+            )
+            for n in range(1, TONES + 1)
+        ]
+    page.targets(_targets(page.summary["groups"]))
+    page.heading("By group")
+    page.table(
+        ("ears", "n", f"right after {TONES} tones", "stopping: right / wrong / open", "mean tones"),
+        rows,
+    )
     page.picture("fraction right by tones", "notch.png")
-    figures.save_right_by_tones(curves, out / "notch.png")
+    figures.save_right_by_tones({"real ears": curves}, out / "notch.png")
     return page.write()
 
 
-def _judge(page: Page) -> None:
-    """What was asked for beside what was reached, and why not more."""
-    level = page.summary["groups"]["level"]
-    reached, most = (Proportion(**level[name]["both"]) for name in ("differential", ALL_KNOWN))
-    asked = f"at least 95 % right within {TONES} tones, level ears"
-    page.targets([Target(asked, str(reached), reached.value >= 0.95)])
-    page.add(
-        f"With all seven thresholds known the same hypotheses are right in {most.value:.1%} of the "
-        "level ears: real ears differ so much that a dip of 20 dB and the ups and downs of an ear "
-        "without one overlap. On sloping ears they overlap more, and a screen that expects level "
-        "ears takes most slopes for a notch."
-    )
-
-
-def _curve(part: "pl.DataFrame") -> list[tuple[float, float, int]]:
-    """Fraction right after every tone, and of how many."""
-    out = []
-    for number in range(1, TONES + 1):
-        both = _right(part.filter(part["tones"] == number))["both"]
-        out.append((float(number), both.value, both.n))
-    return out
+def _targets(groups: Mapping[str, Any]) -> Sequence[Target]:
+    each = {group: Proportion(**numbers["right"]) for group, numbers in groups.items()}
+    if not each:
+        return []
+    mean = float(np.mean([p.value for p in each.values()]))
+    worst = min(each, key=lambda group: each[group].value)
+    targets = [
+        Target(
+            f"at least {ASKED_ALL:.0%} right in {TONES} tones, mean of the groups", f"{mean:.1%}",
+            mean >= ASKED_ALL,
+        ),
+        Target(
+            f"no group below {ASKED_EACH:.0%}", f"lowest: {worst}, {each[worst]}",
+            each[worst].value >= ASKED_EACH,
+        ),
+    ]  # fmt: skip
+    if "sloping" in each:
+        sloping = each["sloping"]
+        targets.insert(1, Target(
+            f"at least {ASKED_SLOPING:.0%} on sloping ears without a notch", str(sloping),
+            sloping.value >= ASKED_SLOPING,
+        ))  # fmt: skip
+    return targets

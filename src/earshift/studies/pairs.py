@@ -2,8 +2,8 @@
 
 A case is one person of whom both ears were measured. Exams: two of one ear each and one of both,
 every one going on to `EXAM_TONES` tones an ear, with the threshold error on the way. Screens: the
-same two references, then two screens of one ear each and one of both, under changes of both ears,
-of one ear, and of ears drawn from the prior of change.
+same two references, then two screens of one ear each and one of both, under changes of both ears
+and of one ear.
 """
 
 import math
@@ -16,32 +16,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from earshift.engine import shift
-from earshift.engine.both_ears import trials_of
 from earshift.engine.cross_hearing import INTERAURAL_DB
+from earshift.engine.ears import trials_of
 from earshift.engine.exam import Exam
-from earshift.engine.reference import audiogram_of
 from earshift.engine.refusal import Refusal
-from earshift.engine.rule_settings import P_SAME_CHANGE, RuleSettings
-from earshift.engine.rules import RULES
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Threshold
 from earshift.engine.values import EARS
-from earshift.simulate.listener import Listener
 from earshift.simulate.run import run
 from earshift.studies.case import Case, Ear, Row, seed_of
 from earshift.studies.ears import read_half
-from earshift.studies.rules import (
-    GUESS,
-    LAPSE,
-    MAX_TONES,
-    RULE_NAMES,
-    SPREAD_DB,
-    Condition,
-    Shifted,
-    change_of,
-    reference_exam,
-    shifted,
+from earshift.studies.rules import RULE_NAMES, Condition, dithered, true_shift
+from earshift.studies.sittings import (
+    HZ,
+    REFERENCE_TONES,
+    STANDARD,
+    Answerer,
+    margin_db,
 )
 
 Array = NDArray[np.float64]
@@ -65,6 +56,10 @@ class Pair:
     def ear(self, ear: str) -> Ear:
         return self.right if ear == "right" else self.left
 
+    def levels(self, ear: str) -> Array:
+        """Thresholds of an ear in dB HL at the audiometric frequencies."""
+        return np.array([level for _, level in self.ear(ear).thresholds_db_hl])
+
     @property
     def needs_masking(self) -> bool:
         """Whether one ear might hear tones at the other's threshold."""
@@ -86,20 +81,21 @@ def all_pairs(path: Path, half: str) -> list[Pair]:
 
 
 def pairs(path: Path, half: str, count: int, seed: int = 0) -> list[Pair]:
-    """Both ears of so many people, drawn from one half of them."""
+    """Both ears of so many people, drawn from one half of them; readings dithered."""
     both = all_pairs(path, half)
     if len(both) < count:
         raise Refusal(f"the {half} half of {path.name} has {len(both)} pairs, not {count}")
     chosen = np.random.default_rng((seed, 23)).permutation(len(both))[:count]
-    return [both[k] for k in chosen]
+    return [Pair(*(_dithered(both[k].ear(ear), seed) for ear in EARS)) for k in chosen]
 
 
-def _mean_square(found: Sequence[Threshold], listener: Listener, low: float, high: float) -> float:
-    """Mean squared error of thresholds in dB^2; both sides cut to the levels that can be played."""
-    errors = [
-        t.level_db_hl - min(max(listener.threshold(t.frequency_hz), low), high) for t in found
-    ]
-    return float(np.mean(np.square(errors)))
+def _dithered(ear: Ear, seed: int) -> Ear:
+    return dithered(ear.name, [level for _, level in ear.thresholds_db_hl], seed)
+
+
+def _people(ears: Mapping[str, Sequence[float] | Array], *names: object) -> dict[str, Answerer]:
+    """Somebody's two ears: the same answers for any method that asks the same tones."""
+    return {ear: Answerer(levels, STANDARD, seed_of(*names, ear)) for ear, levels in ears.items()}
 
 
 @dataclass(frozen=True)
@@ -109,46 +105,39 @@ class PairExamCase(Case):
     pair: Pair
     seed: int = 0
     columns: ClassVar[tuple[str, ...]] = (
-        "method", "person", "needs_masking", "tones", "mean_square_db2", "flagged",
+        "method", "person", "needs_masking", "tones", "mean_square_db2",
     )  # fmt: skip
 
-    def _listener(self, ear: str) -> Listener:
-        """The same answers for either method as long as it asks the same tones."""
-        return Listener(
-            dict(self.pair.ear(ear).thresholds_db_hl), spread_db=SPREAD_DB, guess=GUESS,
-            lapse=LAPSE, seed=seed_of(self.seed, self.pair.name, ear),
-        )  # fmt: skip
-
     def rows(self) -> list[Row]:
-        frequencies = [f for f, _ in self.pair.right.thresholds_db_hl]
+        truth = {ear: self.pair.levels(ear) for ear in EARS}
+        names = (self.seed, self.pair.name)
         alone = {
-            ear: Exam.clinical(seed=seed_of(self.seed, self.pair.name, ear, "exam")) for ear in EARS
+            ear: Exam.clinical(seed=seed_of(*names, ear, "exam"), max_tones=EXAM_TONES)
+            for ear in EARS
         }
-        together = Exam.clinical(ears="both", seed=seed_of(self.seed, self.pair.name, "exam"))
-        levels = together.domain.intensity.values
+        together = Exam.clinical(
+            ears="both", seed=seed_of(*names, "exam"), max_tones=2 * EXAM_TONES
+        )
         out: list[Row] = []
 
-        def look(method: str, tones: int, found: dict[str, list[Threshold]]) -> None:
+        def look(method: str, tones: int, found: Mapping[str, Sequence[Threshold]]) -> None:
             squares = [
-                _mean_square(found[ear], listeners[ear], levels[0], levels[-1]) for ear in EARS
+                float(np.mean((np.array([t.level_db_hl for t in found[ear]]) - truth[ear]) ** 2))
+                for ear in EARS
             ]
-            flagged = sum(t.cross_hearing for ear in EARS for t in found[ear])
             out.append((
                 method, self.pair.name, self.pair.needs_masking, tones, float(np.mean(squares)),
-                flagged,
             ))  # fmt: skip
 
-        listeners = {ear: self._listener(ear) for ear in EARS}
+        people = _people(truth, *names)
         for number in range(EVERY, EXAM_TONES + 1, EVERY):
             for ear, exam in alone.items():
-                run(exam, listeners[ear], EVERY)
-            found = {ear: exam.thresholds(frequencies) for ear, exam in alone.items()}
-            look(SEPARATE, 2 * number, found)
-        listeners = {ear: self._listener(ear) for ear in EARS}
+                run(exam, people[ear], EVERY)
+            look(SEPARATE, 2 * number, {ear: exam.thresholds(HZ) for ear, exam in alone.items()})
+        people = _people(truth, *names)
         for number in range(EVERY, 2 * EXAM_TONES + 1, EVERY):
-            run(together, listeners, EVERY)
-            found = {ear: together.thresholds(frequencies, ear=ear) for ear in EARS}
-            look(JOINT, number, found)
+            run(together, people, EVERY)
+            look(JOINT, number, {ear: together.thresholds(HZ, ear=ear) for ear in EARS})
         return out
 
 
@@ -214,137 +203,77 @@ UNCHANGED = Condition("unchanged")
 CHANGES = (
     Condition("flat 20 dB", "flat", 20.0),
     Condition("high 30 dB", "high", 30.0),
-    Condition("notch 30 dB", "notch", 30.0),
 )
-DRAWN = "drawn from the prior"
 
 
-def pair_conditions() -> dict[str, tuple[Condition, Condition]]:
-    """What happened to the right and to the left ear, by name."""
+def pair_conditions() -> dict[str, dict[str, Condition]]:
+    """What happened to each ear, by name."""
     return {
-        "unchanged": (UNCHANGED, UNCHANGED),
-        **{f"both {change.name}": (change, change) for change in CHANGES},
-        **{f"one {change.name}": (change, UNCHANGED) for change in CHANGES},
+        "unchanged": dict.fromkeys(EARS, UNCHANGED),
+        **{f"both {change.name}": dict.fromkeys(EARS, change) for change in CHANGES},
+        **{f"one {c.name}": {"left": UNCHANGED, "right": c} for c in CHANGES},
     }
 
 
 @dataclass(frozen=True)
 class PairScreenCase(Case):
-    """One person: two screens of one ear and screens of both, under all conditions."""
+    """One person: two screens of one ear and one of both, under all conditions."""
 
     pair: Pair
-    settings: RuleSettings
     conditions: tuple[str, ...]
-    shares: tuple[float, ...] = (P_SAME_CHANGE,)  # P(both ears changed alike) that screens believe
     rules: tuple[str, ...] = RULE_NAMES
     seed: int = 0
     columns: ClassVar[tuple[str, ...]] = (
-        "rule", "method", "alike_share", "condition", "person", "ear", "margin_db", "beyond",
-        "decision", "tones",
+        "rule", "method", "condition", "person", "ear", "margin_db", "decision", "tones",
     )  # fmt: skip
 
     def rows(self) -> list[Row]:
-        references = {ear: reference_exam(self.pair.ear(ear), self.seed) for ear in EARS}
-        out: list[Row] = []
-        for condition in self.conditions:
-            for name in self.rules:
-                now = self._ears_now(condition, name)
-                seed = seed_of(self.seed, self.pair.name, condition)
-                out += self._rows(name, condition, now, SEPARATE, 0.0, {
-                    ear: self._alone(references, ear, name, now[ear], seed) for ear in EARS
-                })  # fmt: skip
-                for p_same in self.shares:
-                    calls = self._together(references, name, now, seed, p_same)
-                    out += self._rows(name, condition, now, JOINT, p_same, calls)
-        return out
-
-    def _ears_now(self, condition: str, rule: str) -> dict[str, Shifted]:
-        if condition != DRAWN:
-            states = zip(EARS, pair_conditions()[condition], strict=True)
-            return {ear: shifted(self.pair.ear(ear), c, self.seed) for ear, c in states}
-        rng = np.random.default_rng(seed_of(self.seed, self.pair.name, rule, DRAWN))
-        octaves = np.log2([f for f, _ in self.pair.right.thresholds_db_hl]) - np.log2(1000.0)
-        weights = shift.component_weights(RULES[rule], self.settings)
-        right, left = (int(rng.choice(weights.size, p=weights)) for _ in EARS)
-        if rng.random() < P_SAME_CHANGE:
-            left = right
-        return {
-            ear: Shifted(
-                self.pair.ear(ear), change_of(part, octaves, self.settings, rng),
-                Condition(DRAWN), seed_of(self.seed, self.pair.name, rule, ear),
+        references = {
+            ear: run(
+                Exam.clinical(seed=seed_of(self.seed, self.pair.name, ear)),
+                Answerer(
+                    self.pair.levels(ear), STANDARD,
+                    seed_of(self.seed, self.pair.name, ear, "reference"),
+                ),
+                REFERENCE_TONES,
             )
-            for ear, part in zip(EARS, (right, left), strict=True)
+            for ear in EARS
         }  # fmt: skip
-
-    def _alone(
-        self, references: Mapping[str, Exam], ear: str, rule: str, now: Shifted, seed: int
-    ) -> tuple[str, int]:
-        other = audiogram_of(references[EARS[1 - EARS.index(ear)]])
-        screen = Screen(
-            references[ear], rule=rule, settings=self.settings, seed=seed, other_ear=other
-        )
-        run(screen, now.listener())
-        return screen.decision, len(screen.trials)
-
-    def _together(
-        self,
-        references: Mapping[str, Exam],
-        rule: str,
-        now: Mapping[str, Shifted],
-        seed: int,
-        p_same: float,
-    ) -> dict[str, tuple[str, int]]:
-        screen = Screen(
-            references,
-            ears="both",
-            rule=rule,
-            settings=self.settings,
-            seed=seed,
-            alike_share=p_same,
-        )
-        run(screen, {ear: now[ear].listener() for ear in EARS})
-        return {
-            ear: (decision, len(trials_of(screen.trials, ear)))
-            for ear, decision in screen.decisions.items()
-        }
-
-    def _rows(
-        self,
-        rule: str,
-        condition: str,
-        now: Mapping[str, Shifted],
-        method: str,
-        p_same: float,
-        calls: Mapping[str, tuple[str, int]],
-    ) -> list[Row]:
-        """One row an ear; an ear left undecided counts all the tones it might have had."""
         out: list[Row] = []
-        for ear, (decision, tones) in calls.items():
-            margin = float(RULES[rule].margin(now[ear].delta_at(RULES[rule])))
-            counted = MAX_TONES if decision == "inconclusive" else tones
-            out.append((
-                rule, method, p_same, condition, self.pair.name, ear, margin,
-                now[ear].beyond(RULES[rule]), decision, counted,
-            ))  # fmt: skip
+        for name in self.conditions:
+            for rule in self.rules:
+                deltas = {
+                    ear: true_shift(self.pair.ear(ear), condition, rule, self.seed)
+                    for ear, condition in pair_conditions()[name].items()
+                }
+                shifts = {ear: delta for ear, delta in deltas.items() if delta is not None}
+                if len(shifts) == len(EARS):  # else an ear is too loud to be scored
+                    out += self._screens(references, name, rule, shifts)
         return out
 
+    def _screens(
+        self, references: Mapping[str, Exam], name: str, rule: str, shifts: Mapping[str, Array]
+    ) -> list[Row]:
+        seed = seed_of(self.seed, self.pair.name, name, rule)
+        now = {ear: self.pair.levels(ear) + shifts[ear] for ear in EARS}
+        calls: dict[tuple[str, str], tuple[str, int]] = {}
+        for ear, person in _people(now, seed).items():
+            screen = run(Screen(references[ear], rule=rule, seed=seed), person)
+            calls[SEPARATE, ear] = (screen.decision, len(screen.trials))
+        both = Screen(dict(references), ears="both", rule=rule, seed=seed)
+        run(both, _people(now, seed))
+        for ear, decision in both.decisions.items():
+            calls[JOINT, ear] = (decision, len(trials_of(both.trials, ear)))
+        return [
+            (rule, method, name, self.pair.name, ear, margin_db(rule, shifts[ear]), *call)
+            for (method, ear), call in calls.items()
+        ]
 
-# P(both ears changed alike) that screens are tried with, beside the default.
-BELIEFS = (0.0, 0.25, P_SAME_CHANGE, 0.75)
 
-
-def parts(
-    drawn: Sequence[Pair], people: int, screened: int, sensitivity: int, seed: int = 0
-) -> dict[str, list[Any]]:
+def parts(drawn: Sequence[Pair], people: int, screened: int, seed: int = 0) -> dict[str, list[Any]]:
     """All cases of the study, by the part they belong to."""
-    settings = RuleSettings()
-    every = (*pair_conditions(), DRAWN)
-    some = ("unchanged", "both high 30 dB", "one high 30 dB", DRAWN)
+    every = tuple(pair_conditions())
     return {
         "exams": [PairExamCase(pair, seed) for pair in drawn[:people]],
-        "screens": [PairScreenCase(pair, settings, every, seed=seed) for pair in drawn[:screened]],
-        "shares": [
-            PairScreenCase(pair, settings, some, BELIEFS, ("osha-sts",), seed)
-            for pair in drawn[:sensitivity]
-        ],
+        "screens": [PairScreenCase(pair, every, seed=seed) for pair in drawn[:screened]],
     }

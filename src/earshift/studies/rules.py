@@ -1,392 +1,350 @@
-"""Screening by a rule on real ears with known shifts: error rates, tones and calibration.
+"""Screening by a rule on real ears with known shifts: who is called what, and after how many tones.
 
-A case is one real ear: a reference exam of it, then, for every condition, screens of the shifted
-ear by every method. Truth is the rule on the simulated true shift, retest jitter included. Ears at
-least `CLEAR_DB` past the criterion count as changed, at least so much short of it as unchanged;
-those in between are for the curve of calls against the margin.
+A case is one real ear and one manner of answering at its first exam: the reference is measured
+once, then the ear is screened under every condition. Truth is the rule on the simulated true shift,
+retest jitter included; the jitter is drawn again until the truth is `CLEAR_DB` past the rule or
+short of it, so every ear counts. Ears with a threshold beyond `LOUDEST_DB_HL` do not.
 """
 
+import csv
+import gzip
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine import shift
-from earshift.engine.audiogram import Audiogram
 from earshift.engine.exam import Exam
-from earshift.engine.rule_settings import RuleSettings
-from earshift.engine.rules import RULES, Rule, judge_ear
-from earshift.engine.screen import Screen
+from earshift.engine.persons.people import Earlier
+from earshift.engine.refusal import Refusal
+from earshift.engine.rules import RULES, judge_ear
 from earshift.simulate.classical import hughson_westlake
-from earshift.simulate.listener import Listener, retest_jitter
-from earshift.simulate.run import run, steps
+from earshift.simulate.listener import retest_jitter
+from earshift.simulate.run import run
 from earshift.studies.case import Case, Ear, Row, seed_of
+from earshift.studies.ears import people
+from earshift.studies.sittings import (
+    HZ,
+    MAX_TONES,
+    OCTAVES,
+    STANDARD,
+    Answerer,
+    Manner,
+    begin_screen,
+    decision_at,
+    margin_db,
+    played,
+    reference_of,
+)
 
 Array = NDArray[np.float64]
 
 RULE_NAMES = ("osha-sts", "niosh-15")  # msha-sts asks the same of the shift as osha-sts
-METHODS = ("rule", "paper", "bald", "random", "hughson-westlake")
 CLEAR_DB = 4.0
-LOUDEST_DB_HL = 95.0  # ears with a rule frequency beyond, before or after, are reported apart
-MAX_TONES = 30
-REFERENCE_TONES = 50
-SPREAD_DB = 4.0
-GUESS = 0.01
-LAPSE = 0.02
+LOUDEST_DB_HL = 95.0
 JITTER_SD_DB = 3.0
+LOSS_PTA_DB = 25.0
+SPARE = 1.2  # ears drawn for each that has to count: some are too loud under some conditions
+FACTORS = (100.0, 50.0, 30.0)
+MOST_REDRAWS = 500
 
 
 @dataclass(frozen=True)
 class Condition:
-    """What happened to the ear, and how it is tested."""
+    """What happened to the ear, and how the person answers."""
 
     name: str
-    shape: str = "none"  # none, flat, high, notch or low
+    shape: str = "none"  # none, flat, high, notch, low or alone
     size_db: float = 0.0
-    jitter_sd_db: float = JITTER_SD_DB
-    gain_db: float = 0.0  # headphones that play louder than the reference's
-    lapse: float = LAPSE
+    hz: float = 0.0  # of a change at one frequency alone
+    group: str = "modelled"  # or the way in which the listener is not as assumed, or responders
+    manner: Manner = STANDARD
+    reference: Manner = STANDARD
+    rough_db: float = 0.0  # jitter of each frequency by itself
+    given_db: tuple[float, ...] = ()  # the whole true shift, where it was observed
 
-    def shift_db(self, octaves: Array) -> Array:
-        """The true shift without jitter (octaves re 1 kHz)."""
+    def shift_db(self) -> Array:
+        """The true shift at `HZ` without jitter."""
         if self.shape == "flat":
-            return np.full(octaves.size, self.size_db)
+            return np.full(len(HZ), self.size_db)
         if self.shape == "high":
-            return self.size_db / (1.0 + np.exp(-(octaves - math.log2(2.3)) / 0.25))
+            return np.asarray(self.size_db / (1.0 + np.exp(-(OCTAVES - math.log2(2.3)) / 0.25)))
         if self.shape == "notch":
-            return np.asarray(self.size_db * np.exp(-0.5 * ((octaves - 2.0) / 0.5) ** 2))
+            return np.asarray(self.size_db * np.exp(-0.5 * ((OCTAVES - 2.0) / 0.5) ** 2))
         if self.shape == "low":
-            return np.asarray(self.size_db / (1.0 + np.exp((octaves - math.log2(1.2)) / 0.25)))
-        return np.zeros(octaves.size)
+            return np.asarray(self.size_db / (1.0 + np.exp((OCTAVES - math.log2(1.2)) / 0.25)))
+        if self.shape == "alone":
+            return np.asarray(self.size_db * (np.array(HZ) == self.hz))
+        return np.zeros(len(HZ))
+
+    def rules(self) -> tuple[str, ...]:
+        """The rules that it is screened for: one frequency alone is niosh-15's business."""
+        return ("niosh-15",) if self.shape == "alone" else RULE_NAMES
+
+
+def modelled() -> list[Condition]:
+    """Listeners as the model has them."""
+    return [
+        Condition("unchanged"),
+        *(Condition(f"flat {db} dB", "flat", float(db)) for db in (15, 20)),
+        *(Condition(f"high {db} dB", "high", float(db)) for db in (20, 30)),
+        *(Condition(f"notch {db} dB", "notch", float(db)) for db in (20, 25, 30)),
+        *(Condition(f"low {db} dB", "low", float(db)) for db in (20, 30)),
+        *(Condition(f"{k} kHz alone 30 dB", "alone", 30.0, 1000.0 * k) for k in (4, 6)),
+    ]
+
+
+CARELESS = Manner(spread_db=6.0, lapse=0.06, guess=0.05)
+OTHERWISE: dict[str, dict[str, Any]] = {
+    "three misses": {"manner": Manner(spell=True)},
+    "guesses 5 %": {"manner": Manner(guess=0.05)},
+    "guesses 8 %": {"manner": Manner(guess=0.08)},
+    "lapses 5 %": {"manner": Manner(lapse=0.05)},
+    "lapses 10 %": {"manner": Manner(lapse=0.10)},
+    "spread 2 dB": {"manner": Manner(spread_db=2.0), "reference": Manner(spread_db=2.0)},
+    "spread 8 dB": {"manner": Manner(spread_db=8.0), "reference": Manner(spread_db=8.0)},
+    "rough jitter 4 dB": {"rough_db": 4.0},
+    "drift 3 dB": {"manner": Manner(drift_db=3.0)},
+    "careless reference": {"reference": CARELESS},
+}
+RESPONDERS = ("never", "always", "coin")
 
 
 def conditions() -> list[Condition]:
-    """All of them; the first part is for every method, the lapse sweep for the rule's own."""
-    main = [
-        Condition("unchanged, no jitter", jitter_sd_db=0.0),
-        Condition("unchanged"),
-        Condition("unchanged, jitter 5 dB", jitter_sd_db=5.0),
-        *(Condition(f"flat {db} dB", "flat", float(db)) for db in (10, 15, 20, 30)),
-        *(Condition(f"high {db} dB", "high", float(db)) for db in (15, 20, 30)),
-        *(Condition(f"notch {db} dB", "notch", float(db)) for db in (15, 20, 30)),
-        *(Condition(f"low {db} dB", "low", float(db)) for db in (20, 30)),
-        Condition("improved 15 dB", "flat", -15.0),
-        Condition("headphones +5 dB", gain_db=5.0),
+    """All of them: as modelled, listeners that are not as assumed, people who do not listen."""
+    main = modelled()
+    some = [c for c in main if c.name in ("unchanged", "flat 20 dB", "high 20 dB")]
+    others = [
+        replace(c, name=f"{group}, {c.name}", group=group, **changes)
+        for group, changes in OTHERWISE.items()
+        for c in some
     ]
-    swept = [c for c in main if c.name in ("unchanged", "flat 20 dB", "high 20 dB", "notch 20 dB")]
-    return main + [
-        replace(c, name=f"{c.name}, lapses {lapse:.0%}", lapse=lapse)
-        for c in swept
-        for lapse in (0.0, 0.05, 0.10)
+    idle = [
+        Condition(f"responder: {who}", group="responders", manner=Manner(responder=who))
+        for who in RESPONDERS
     ]
+    return [*main, *others, *idle]
 
 
-def reference_exam(ear: Ear, seed: int, lapse: float = LAPSE, spread_db: float = SPREAD_DB) -> Exam:
-    """The earlier exam of a real ear, as a clinic would have measured it with earshift."""
-    listener = Listener(
-        dict(ear.thresholds_db_hl),
-        spread_db=spread_db,
-        lapse=lapse,
-        guess=GUESS,
-        seed=seed_of(seed, ear.name, "reference"),
-    )
-    exam = Exam.clinical(seed=seed_of(seed, ear.name), max_tones=REFERENCE_TONES)
-    return run(exam, listener)
+def true_shift(ear: Ear, condition: Condition, rule: str, seed: int) -> Array | None:
+    """A true shift at `HZ` that counts: clear of the rule and not too loud. None: there is none."""
+    levels = np.array([level for _, level in ear.thresholds_db_hl])
+    places = [HZ.index(f) for f in RULES[rule].frequencies_hz]
+    rng = np.random.default_rng(seed_of(seed, ear.name, condition.name, rule, "jitter"))
+    for _ in range(MOST_REDRAWS):
+        if condition.given_db:
+            delta = np.array(condition.given_db)
+        else:
+            rough = condition.rough_db * rng.standard_normal(len(HZ))
+            delta = condition.shift_db() + retest_jitter(OCTAVES, JITTER_SD_DB, rng) + rough
+        if abs(margin_db(rule, delta)) >= CLEAR_DB:
+            loudest = np.maximum(levels, levels + delta)[places].max()
+            return delta if loudest <= LOUDEST_DB_HL else None
+        if condition.given_db:
+            return None
+    return None
 
 
-@dataclass(frozen=True)
-class Shifted:
-    """An ear after a change: its true shift and a listener for every screen."""
-
-    ear: Ear
-    delta_db: Array
-    condition: Condition
-    seed: int
-    spread_db: float = SPREAD_DB
-
-    def listener(self) -> Listener:
-        """The same answers for every method that asks the same tones."""
-        moved = {
-            f: level + d - self.condition.gain_db
-            for (f, level), d in zip(self.ear.thresholds_db_hl, self.delta_db, strict=True)
-        }
-        return Listener(
-            moved, spread_db=self.spread_db, lapse=self.condition.lapse, guess=GUESS, seed=self.seed
-        )
-
-    def delta_at(self, rule: Rule) -> Array:
-        known = dict(zip((f for f, _ in self.ear.thresholds_db_hl), self.delta_db, strict=True))
-        return np.array([known[f] for f in rule.frequencies_hz])
-
-    def beyond(self, rule: Rule) -> bool:
-        """Whether a threshold of the rule lies past the loudest level that is scored."""
-        levels = dict(self.ear.thresholds_db_hl)
-        before = np.array([levels[f] for f in rule.frequencies_hz])
-        loudest = np.maximum(before, before + self.delta_at(rule)).max()
-        return bool(loudest > LOUDEST_DB_HL)
-
-
-def shifted(ear: Ear, condition: Condition, seed: int, spread_db: float = SPREAD_DB) -> Shifted:
-    """An ear under a condition; its jitter is the same draw under all of them."""
-    octaves = np.log2(np.array([f for f, _ in ear.thresholds_db_hl]) / 1000.0)
-    rng = np.random.default_rng(seed_of(seed, ear.name, "jitter"))
-    delta = condition.shift_db(octaves) + retest_jitter(octaves, condition.jitter_sd_db, rng)
-    return Shifted(ear, delta, condition, seed_of(seed, ear.name, condition.name), spread_db)
+def has_loss(ear: Ear) -> bool:
+    """Whether the mean of 500, 1000 and 2000 Hz is above 25 dB HL."""
+    return float(np.mean([level for _, level in ear.thresholds_db_hl[:3]])) > LOSS_PTA_DB
 
 
 @dataclass(frozen=True)
 class RuleCase(Case):
-    """One real ear: its reference exam, and screens of it under all conditions."""
+    """One real ear and its reference exam, screened under all conditions that share it."""
 
     ear: Ear
-    settings: RuleSettings
     conditions: tuple[Condition, ...]
-    methods: tuple[str, ...] = ("rule",)
-    rules: tuple[str, ...] = RULE_NAMES
     seed: int = 0
     columns: ClassVar[tuple[str, ...]] = (
-        "rule", "method", "condition", "ear", "margin_db", "beyond", "decision", "tones",
-        "p_changed",
+        "rule", "group", "condition", "ear", "loss", "margin_db", "decision", "reason",
+        "reliability", "tones", "silent", "log_bf", "effective", "decision_50", "tones_50",
+        "decision_30", "tones_30",
     )  # fmt: skip
 
     def rows(self) -> list[Row]:
-        first = reference_exam(self.ear, self.seed)
-        unmoved = Condition("at the reference", jitter_sd_db=0.0)
-        then = shifted(self.ear, unmoved, self.seed)
-        old_manual = (
-            hughson_westlake(then.listener()).audiogram
-            if "hughson-westlake" in self.methods
-            else None
-        )
-        out: list[Row] = []
-        for condition in self.conditions:
-            now = shifted(self.ear, condition, self.seed)
-            for method in self.methods:
-                calls = _calls(method, first, old_manual, now, self.rules, self.settings)
-                for name, (decision, tones, p_changed) in calls.items():
-                    rule = RULES[name]
-                    out.append((
-                        name, method, condition.name, self.ear.name,
-                        float(rule.margin(now.delta_at(rule))), now.beyond(rule),
-                        decision, tones, p_changed,
-                    ))  # fmt: skip
-        return out
+        wanted = [
+            (condition, rule, delta)
+            for condition in self.conditions
+            for rule in condition.rules()
+            if (delta := true_shift(self.ear, condition, rule, self.seed)) is not None
+        ]
+        if not wanted:
+            return []
+        earlier = reference_of(self.ear, wanted[0][0].reference, self.seed)
+        return [self._screen(earlier, *which) for which in wanted]
 
-
-def _call(screen: Screen, listener: Listener) -> tuple[str, int, float]:
-    """How a screen ends: decision, tones (all of them if undecided), P(rule met)."""
-    run(screen, listener)
-    decided = screen.decision in ("changed", "unchanged")
-    return screen.decision, len(screen.trials) if decided else screen.max_tones, screen.p_changed
-
-
-def _calls(
-    method: str,
-    first: Exam,
-    old_manual: Audiogram | None,
-    now: Shifted,
-    rules: Sequence[str],
-    settings: RuleSettings,
-) -> dict[str, tuple[str, int, float]]:
-    """What a method says of every rule: decision, tones, P(rule met) where there is one."""
-    if method in ("rule", "random"):
-        chosen = replace(settings, strategy="differential" if method == "rule" else "random")
-        return {
-            name: _call(Screen(first, rule=name, settings=chosen, seed=now.seed), now.listener())
-            for name in rules
-        }
-    if method == "paper":  # one answer for all rules: it asks whether anything changed
-        screen = Screen(first, "paper", seed=now.seed, max_tones=MAX_TONES)
-        decision, tones, _ = _call(screen, now.listener())
-        return dict.fromkeys(rules, (decision, tones, math.nan))
-    if method == "bald":
-        exam = Exam(
-            seed=now.seed, max_tones=MAX_TONES, domain=first.domain, halton_tones=5,
-            guess=first.guess, lapse=first.lapse,
+    def _screen(self, earlier: Earlier, condition: Condition, rule: str, delta: Array) -> Row:
+        seed = seed_of(self.seed, self.ear.name, condition.name, rule)
+        levels = np.array([level for _, level in self.ear.thresholds_db_hl]) + delta
+        person = Answerer(levels, condition.manner, seed)
+        state = first = begin_screen(earlier, RULES[rule], seed)
+        sooner: dict[float, tuple[str, int]] = {}
+        least = math.inf
+        for state in played(first, person, MAX_TONES):
+            for factor in FACTORS[1:]:
+                found = decision_at(state, factor)
+                if found != "inconclusive":
+                    sooner.setdefault(factor, (found, len(state.trials)))
+            least = min(least, *state.effective_size)
+            if state.done:
+                break
+        undecided = ("inconclusive", len(state.trials))
+        return (
+            rule, condition.group, condition.name, self.ear.name, has_loss(self.ear),
+            margin_db(rule, delta), state.decision(), state.reason(), state.reliability,
+            len(state.trials), len(state.catches), float(state.log_bf()), float(least),
+            *sooner.get(50.0, undecided), *sooner.get(30.0, undecided),
         )  # fmt: skip
-        run(exam, now.listener())
-        out = {}
-        for name in rules:
-            frequencies = RULES[name].frequencies_hz
-            before, after = (
-                np.array([t.level_db_hl for t in e.thresholds(frequencies)]) for e in (first, exam)
-            )
-            met = RULES[name].margin(after - before) >= 0
-            out[name] = ("changed" if met else "unchanged", MAX_TONES, math.nan)
-        return out
-    assert old_manual is not None
-    manual = hughson_westlake(now.listener())
-    return {
-        name: (judge_ear(name, old_manual, manual.audiogram).decision, manual.tones, math.nan)
-        for name in rules
-    }
 
 
-# Calibration -----------------------------------------------------------------------------------
+# Beside other methods ------------------------------------------------------------------------
 
-CHECKED_TONES = (5, 10, 15)
+METHOD_WORDS = {
+    "audiograms": "two Hughson-Westlake audiograms",
+    "twice": "15 dB twice: the second audiogram confirmed by a third",
+    "bald": "BALD 30 tones, then compare",
+}
+BALD_CONDITIONS = ("unchanged", "flat 20 dB", "high 20 dB", "notch 20 dB", "4 kHz alone 30 dB")
 
 
 @dataclass(frozen=True)
-class CalibrationCase(Case):
-    """Real ears with shifts drawn from a prior, screened without stopping."""
+class ComparedCase(Case):
+    """One real ear under the modelled conditions, tested as people do today."""
 
     ear: Ear
-    settings: RuleSettings  # what the screen believes
-    true_prevalence: float
-    rules: tuple[str, ...] = RULE_NAMES
-    draws: int = 4
+    methods: tuple[str, ...]
     seed: int = 0
     columns: ClassVar[tuple[str, ...]] = (
-        "rule", "true_prevalence", "ear", "met", "beyond", "tones", "p_changed",
+        "rule", "method", "condition", "ear", "margin_db", "decision", "tones",
     )  # fmt: skip
 
     def rows(self) -> list[Row]:
-        first = reference_exam(self.ear, self.seed)
-        octaves = np.log2(np.array([f for f, _ in self.ear.thresholds_db_hl]) / 1000.0)
+        levels = np.array([level for _, level in self.ear.thresholds_db_hl])
+        then = hughson_westlake(
+            Answerer(levels, STANDARD, seed_of(self.seed, self.ear.name, "audiogram"))
+        ).audiogram
+        first = reference_of(self.ear, STANDARD, self.seed) if "bald" in self.methods else None
         out: list[Row] = []
-        for name in self.rules:
-            for draw in range(self.draws):
-                seed = seed_of(self.seed, self.ear.name, name, draw, self.true_prevalence)
-                delta = draw_shift(
-                    octaves, replace(self.settings, prevalence=self.true_prevalence),
-                    RULES[name], np.random.default_rng(seed),
-                )  # fmt: skip
-                now = Shifted(self.ear, delta, Condition("drawn"), seed)
-                met = bool(RULES[name].margin(now.delta_at(RULES[name])) >= 0)
-                screen = Screen(first, rule=name, settings=self.settings, seed=seed)
-                played = steps(screen, now.listener(), max(CHECKED_TONES))
-                for number, _ in enumerate(played, start=1):
-                    if number in CHECKED_TONES:
-                        out.append((
-                            name, self.true_prevalence, self.ear.name, met,
-                            now.beyond(RULES[name]), number, screen.p_changed,
-                        ))  # fmt: skip
+        for condition in modelled():
+            for rule in condition.rules():
+                delta = true_shift(self.ear, condition, rule, self.seed)
+                if delta is None:
+                    continue
+                seed = seed_of(self.seed, self.ear.name, condition.name, rule)
+                person = Answerer(levels + delta, STANDARD, seed)
+                found: dict[str, tuple[str, int]] = {}
+                now = hughson_westlake(person)
+                decision = judge_ear(rule, then, now.audiogram).decision
+                found["audiograms"] = (decision, now.tones)
+                if rule == "niosh-15":
+                    found["twice"] = found["audiograms"]
+                    if decision == "changed":
+                        again = hughson_westlake(person)
+                        both = [
+                            {
+                                f
+                                for f, level in a.audiogram.thresholds_db_hl.items()
+                                if level - then.thresholds_db_hl.get(f, level) >= 15.0
+                            }
+                            for a in (now, again)
+                        ]
+                        called = "changed" if both[0] & both[1] else "unchanged"
+                        found["twice"] = (called, now.tones + again.tones)
+                if first is not None and condition.name in BALD_CONDITIONS:
+                    found["bald"] = (_bald(first, levels + delta, rule, seed), MAX_TONES)
+                out += [
+                    (rule, method, condition.name, self.ear.name, margin_db(rule, delta), *call)
+                    for method, call in found.items()
+                    if method in self.methods
+                ]
         return out
 
 
-def draw_shift(
-    octaves: Array, settings: RuleSettings, rule: Rule, rng: np.random.Generator
-) -> Array:
-    """A true shift in dB from the prior that a screen with these settings holds."""
-    weights = shift.component_weights(rule, settings)
-    return change_of(int(rng.choice(weights.size, p=weights)), octaves, settings, rng)
-
-
-def change_of(part: int, octaves: Array, settings: RuleSettings, rng: np.random.Generator) -> Array:
-    """A true shift in dB from one component of the prior of change."""
-    mean = shift.shift_means(octaves)[part]
-    cov = shift.shift_covariances(octaves, octaves, settings.retest_sd_db)[min(part, 1)]
-    root = np.linalg.cholesky(cov + 1e-9 * np.eye(octaves.size))
-    return np.asarray(mean + root @ rng.standard_normal(octaves.size))
-
-
-# A full audiogram after a screen ---------------------------------------------------------------
-
-FULL_TONES = 50
-FULL_SPREADS_DB = (1.0, 2.0, 4.0, 8.0)
-FULL_LAPSE = 0.05
-FULL_CONDITIONS = ("flat 20 dB", "high 20 dB", "notch 20 dB")
-
-
-@dataclass(frozen=True)
-class FullCase(Case):
-    """A screen, then `continue_exam` to a full audiogram: error against the true thresholds."""
-
-    ear: Ear
-    settings: RuleSettings
-    conditions: tuple[Condition, ...]
-    rule: str = "osha-sts"
-    seed: int = 0
-    columns: ClassVar[tuple[str, ...]] = (
-        "condition", "spread_db", "ear", "frequency_hz", "error_db", "screen_tones",
+def _bald(first: Earlier, levels_db: Array, rule: str, seed: int) -> str:
+    """A second exam that asks for what it knows least, and the rule on the two exams' medians."""
+    exam = Exam(
+        seed=seed, max_tones=MAX_TONES, domain="audiometer", halton_tones=5, guess=STANDARD.guess,
+        lapse=STANDARD.lapse,
     )  # fmt: skip
-
-    def rows(self) -> list[Row]:
-        out: list[Row] = []
-        for spread in FULL_SPREADS_DB:
-            first = reference_exam(self.ear, self.seed, FULL_LAPSE, spread)
-            for condition in self.conditions:
-                now = shifted(self.ear, replace(condition, lapse=FULL_LAPSE), self.seed, spread)
-                listener = now.listener()
-                screen = Screen(first, rule=self.rule, settings=self.settings, seed=now.seed)
-                run(screen, listener)
-                exam = run(screen.continue_exam(FULL_TONES), listener)
-                for t in exam.thresholds([f for f, _ in self.ear.thresholds_db_hl]):
-                    error = t.level_db_hl - listener.threshold(t.frequency_hz)
-                    out.append((
-                        condition.name, spread, self.ear.name, t.frequency_hz, error,
-                        len(screen.trials),
-                    ))  # fmt: skip
-        return out
+    run(exam, Answerer(levels_db, STANDARD, seed))
+    now = np.array([t.level_db_hl for t in exam.thresholds(HZ)])
+    return "changed" if margin_db(rule, now - first.medians()[0]) >= 0.0 else "unchanged"
 
 
-# Other limits ----------------------------------------------------------------------------------
+# Ears and cases ------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class FrontierCase(Case):
-    """Screens without stopping: what other limits would have cost in tones and errors."""
-
-    ear: Ear
-    settings: RuleSettings
-    conditions: tuple[Condition, ...]
-    rules: tuple[str, ...] = RULE_NAMES
-    seed: int = 0
-    columns: ClassVar[tuple[str, ...]] = (
-        "rule", "condition", "ear", "margin_db", "beyond", "tones", "p_changed", "risk",
-    )  # fmt: skip
-
-    def rows(self) -> list[Row]:
-        first = reference_exam(self.ear, self.seed)
-        out: list[Row] = []
-        for condition in self.conditions:
-            now = shifted(self.ear, condition, self.seed)
-            for name in self.rules:
-                rule = RULES[name]
-                screen = Screen(first, rule=name, settings=self.settings, seed=now.seed)
-                played = steps(screen, now.listener(), MAX_TONES)
-                for number, _ in enumerate(played, start=1):
-                    out.append((
-                        name, condition.name, self.ear.name,
-                        float(rule.margin(now.delta_at(rule))), now.beyond(rule), number,
-                        screen.p_changed, _clearing_risk(screen),
-                    ))  # fmt: skip
-        return out
+def dithered(name: str, levels_db: Sequence[float], seed: int) -> Ear:
+    """An ear whose readings in 5 dB steps are spread over their steps."""
+    rng = np.random.default_rng(seed_of(seed, name, "dither"))
+    levels = np.array(levels_db) + rng.uniform(-2.5, 2.5, len(HZ))
+    return Ear(name, tuple(zip(HZ, map(float, levels), strict=True)))
 
 
-def _clearing_risk(screen: Screen) -> float:
-    state = screen.state
-    assert isinstance(state, shift.ShiftState)
-    return state.clearing_risk if state.model.judged else 1.0
+def drawn_ears(path: Path, half: str, count: int, seed: int = 0) -> list[Ear]:
+    """Real ears, one a person, with and without a hearing loss in turn; readings dithered."""
+    kinds: dict[bool, list[Ear]] = {True: [], False: []}
+    for ear in people(path, half, None, seed):
+        kinds[has_loss(ear)].append(ear)
+    pairs = zip(kinds[True], kinds[False], strict=False)
+    ears = [ear for pair in pairs for ear in pair][:count]
+    if len(ears) < count:
+        raise Refusal(
+            f"the {half} half of {path.name} has {len(ears)} people, half of them with a hearing "
+            f"loss, not {count}"
+        )
+    return [dithered(e.name, [level for _, level in e.thresholds_db_hl], seed) for e in ears]
 
 
-def parts(
-    ears: Sequence[Ear],
-    people: int,
-    compared: int,
-    calibrated: int,
-    full: int,
-    frontier: int,
-    seed: int = 0,
-) -> dict[str, list[Any]]:
-    """All cases of the study, by the part they belong to."""
-    settings = RuleSettings()
-    every = tuple(conditions())
-    main = tuple(c for c in every if c.lapse == LAPSE)
-    worse = tuple(c for c in main if c.name in ("unchanged", *FULL_CONDITIONS))
-    others = METHODS[1:]
-    return {
-        "calls": [RuleCase(ear, settings, every, seed=seed) for ear in ears[:people]],
-        "compared": [RuleCase(ear, settings, main, others, seed=seed) for ear in ears[:compared]],
-        "calibration": [
-            CalibrationCase(ear, settings, factor * settings.prevalence, seed=seed)
-            for factor in (1.0, 0.5, 2.0)
-            for ear in ears[:calibrated]
-        ],
-        "full": [FullCase(ear, settings, worse, seed=seed) for ear in ears[:full]],
-        "frontier": [FrontierCase(ear, settings, main, seed=seed) for ear in ears[:frontier]],
-    }
+def worker_cases(path: Path, half: str, count: int, seed: int = 0) -> list[RuleCase]:
+    """Real pairs of consecutive audiograms: odd workers for figures, even ones for learning."""
+    parity = {"tuning": 0, "held-back": 1}[half]
+    with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
+        rows = [row for row in csv.DictReader(file) if int(row["worker"]) % 2 == parity]
+    order = np.random.default_rng((seed, 29)).permutation(len(rows))
+    cases = []
+    for k in order[:count]:
+        row = rows[k]
+        name = f"worker {row['worker']} pair {k}"
+        then, now = (
+            dithered(f"{name} {when}", [float(row[f"{when}_{f:g}"]) for f in HZ], seed)
+            for when in ("before", "after")
+        )
+        delta = tuple(
+            b - a
+            for (_, a), (_, b) in zip(then.thresholds_db_hl, now.thresholds_db_hl, strict=True)
+        )
+        condition = Condition("pairs of workers", group="workers", given_db=delta)
+        cases.append(RuleCase(then, (condition,), seed))
+    return cases
+
+
+def rule_cases(ears: Sequence[Ear], seed: int = 0) -> list[RuleCase]:
+    """Every ear under every condition, ear by ear; a case for each kind of reference."""
+    every = conditions()
+    manners = list(dict.fromkeys(c.reference for c in every))
+    return [
+        RuleCase(ear, tuple(c for c in every if c.reference == manner), seed)
+        for ear in ears
+        for manner in manners
+    ]
+
+
+def compared_cases(
+    ears: Sequence[Ear], compared: int, bald: int, seed: int = 0
+) -> list[ComparedCase]:
+    """So many ears tested by audiograms, and so many by BALD."""
+    return [
+        *(ComparedCase(ear, ("audiograms", "twice"), seed) for ear in ears[:compared]),
+        *(ComparedCase(ear, ("bald",), seed) for ear in ears[:bald]),
+    ]
+
+
+def spared(people: int) -> int:
+    """How many ears are drawn so that so many count."""
+    return math.ceil(SPARE * people)
