@@ -16,6 +16,7 @@ from earshift.report.text import (
     hertz,
     mapping,
     moment,
+    number,
     one_line,
     pairs,
     paragraph,
@@ -157,6 +158,17 @@ def _screen_facts(
     else:
         text = verdict.get("rule") or words.no_rule.format(protocol=verdict.get("protocol"))
     reliability = str(verdict.get("reliability"))
+    further = []
+    attention = number(verdict.get("attention"))
+    if attention is not None:
+        further.append(Fact(words.attention, f"{100 * attention:.0f} %"))
+    for name, label, known in (
+        ("reason", words.open_because, words.reasons),
+        ("next_step", words.next_step, words.next_steps),
+    ):
+        said = verdict.get(name)
+        if said:
+            further.append(Fact(label, known.get(str(said), one_line(str(said), words))))
     return (
         Fact(words.rule, shortened(unbroken(str(text)), LONGEST_TEXT, words)),
         Fact(words.reference, _reference(bundle, zone, words)),
@@ -164,6 +176,7 @@ def _screen_facts(
         Fact(words.tones, _tones(shown.get("tones", verdict.get("tones")), live, words)),
         Fact(words.catch_trials, _silence(verdict, words)),
         Fact(words.reliability, words.reliabilities.get(reliability, one_line(reliability, words))),
+        *further,
     )
 
 
