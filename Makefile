@@ -136,8 +136,8 @@ paper-studies: $(STAMP)
 	done
 	$(BIN)/earshift study floor --reps 4 --out results/floor --json > /dev/null
 	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 30 --out results/tuning --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half held-back --protocols best,best-0.1 --reps 40 --out results/ears --json > /dev/null
-	$(BIN)/earshift study options --reps 2 --out results/options --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half held-back --protocols best,best-0.1,paper,paper-vague,literal --reps 40 --out results/ears --json > /dev/null
+	$(BIN)/earshift study options --reps 3 --out results/options --json > /dev/null
 	$(BIN)/earshift study sensitivity --reps 4 --out results/sensitivity --json > /dev/null
 	mkdir -p results/ep
 	$(BIN)/python studies/ep_lapses.py $(EARS) > results/ep/results.md

@@ -13,7 +13,7 @@ import numpy as np
 
 from earshift import __version__
 from earshift.engine import norms
-from earshift.engine.protocol import Protocol
+from earshift.engine.protocol import OPTIONS, Protocol
 from earshift.simulate.listener import Listener
 from earshift.studies import figures
 from earshift.studies.case import Ear
@@ -139,9 +139,13 @@ def write_paper_results(
         {"protocol": protocol.to_dict(), "version": __version__},
     )
     settings = replace(protocol, max_tones=max_tones).to_dict()
+    left_out = {"name"}
+    if protocol.alternative == "shift":  # has no theta_g and no correlations
+        settings["rough_share"] = protocol.rough_share
+        left_out |= {*OPTIONS, "prior_scale", "rho_points", "rho_low", "rho_high"}
     page.add(
         "Settings: "
-        + ", ".join(f"{key} {value}" for key, value in settings.items() if key != "name")
+        + ", ".join(f"{key} {value}" for key, value in settings.items() if key not in left_out)
         + "."
     )
     if runs:
