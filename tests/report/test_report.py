@@ -517,15 +517,3 @@ def test_notes_keep_their_lines_and_their_ear(changed: ExamBundle) -> None:
     text = page_of(changed, notes=notes)
     assert "First line\n\nthird line" in text
     assert "2026-03-05 00:30 (Europe/Berlin, UTC+01:00), mh, Right ear" in text
-
-
-def test_an_open_screen_says_why_and_what_to_do_next(changed: ExamBundle) -> None:
-    verdict = {
-        **changed.results[-1].shown["verdict"], "decision": "inconclusive", "attention": 0.412,
-        "reason": "not reliable", "next_step": "retest",
-    }  # fmt: skip
-    text = page_of(with_shown(changed, verdict=verdict))
-    for expected in ("41 %", "the answers are not reliable", "repeat the test"):
-        assert expected in text
-    old = {k: v for k, v in verdict.items() if k not in ("attention", "reason", "next_step")}
-    assert "Attentive at the last tone" not in page_of(with_shown(changed, verdict=old))

@@ -1,6 +1,5 @@
 """`Screen`: has hearing changed from its reference? Asks the tones that answer just that."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
@@ -8,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.checks import as_heard, finite, whole
+from earshift.engine.checks import as_heard, whole
 from earshift.engine.clinical import check_tones, first_of_best
 from earshift.engine.clinical_track import ClinicalTrack
 from earshift.engine.domain import Domain, as_domain
@@ -34,8 +33,14 @@ from earshift.engine.reference import (
     references_of_both,
 )
 from earshift.engine.refusal import Refusal
-from earshift.engine.rule_settings import P_SAME_CHANGE, NotchSettings, RuleSettings
-from earshift.engine.rules import Rule, ThresholdRule, as_rules, person_decision
+from earshift.engine.rule_settings import NotchSettings, RuleSettings
+from earshift.engine.rules import Rule, ThresholdRule, as_rules
+from earshift.engine.screen_checks import (
+    check_hypotheses,
+    decision_of_person,
+    p_same_change_of,
+    usual_protocol,
+)
 from earshift.engine.thresholds import Location, Threshold
 from earshift.engine.tone import Tone, Trial
 from earshift.engine.track import EarTrack, Track
@@ -148,16 +153,18 @@ class Screen(Procedure):
         if self.rules and protocol is not None:
             raise Refusal("give a rule or a protocol, not both: they ask different questions")
         if hypotheses is not None:
-            _check_hypotheses(hypotheses, protocol, rule, rules or None)
+            check_hypotheses(hypotheses, protocol, rule, rules or None)
         self.hypotheses = hypotheses
         self._clinical = bool(self.rules) or hypotheses is not None
         if not self._clinical and settings is not None:
             raise Refusal("settings belong to a rule; without one give a protocol")
-        self.protocol = as_protocol(_usual(reference, domain) if protocol is None else protocol)
+        self.protocol = as_protocol(
+            usual_protocol(reference, domain) if protocol is None else protocol
+        )
         self.settings = RuleSettings() if not self.rules else _settings(settings, RuleSettings)
         self.notch = NotchSettings() if hypotheses is None else _settings(settings, NotchSettings)
         self.guess, self.lapse = self.protocol.guess, self.protocol.lapse
-        self.p_same_change = _p_same_change(alike_share, ears, self._clinical)
+        self.p_same_change = p_same_change_of(alike_share, ears, self._clinical)
         references = self._references(reference, ears)
         # Kept as data: what happens to the reference exam later is no concern of this screen.
         self._reference_data = {
@@ -392,7 +399,7 @@ class Screen(Procedure):
         """
         if self.ears is None:
             return self._track().decision
-        return _of_person(*self.decisions.values())
+        return decision_of_person(*self.decisions.values())
 
     @property
     def open_ears(self) -> tuple[str, ...]:
@@ -455,7 +462,7 @@ class Screen(Procedure):
             name = NOTCH if asking.rule is None else asking.rule.name
             found[name] = each[0]
             if self.ears is not None:
-                whole_person = _of_person(*(one.decision for one in each))
+                whole_person = decision_of_person(*(one.decision for one in each))
                 found[name] = PersonVerdict(whole_person, len(self._trials), *each)
         return found
 
@@ -574,42 +581,3 @@ class Screen(Procedure):
             self.tell_catch(heard)
         for _ in range(whole(data.get("presses", 0), "presses", 0)):
             self.tell_press()
-
-
-def _usual(reference: object, domain: object) -> str:
-    """`best`, whose shifts are those of ears; on other axes than a tone's, 0.1.0's settings."""
-    known = reference.domain if domain is None and isinstance(reference, Exam) else domain
-    return "best-0.1" if isinstance(known, Domain) and not known.of_tones else "best"
-
-
-def _p_same_change(alike_share: float | None, ears: str | None, clinical: bool) -> float:
-    if alike_share is None:
-        return 0.0 if clinical else P_SAME_CHANGE
-    if ears is None:
-        raise Refusal("alike_share ties both ears of a person: it needs ears='both'")
-    given = finite(alike_share, "alike_share")
-    if not 0.0 <= given <= 1.0:
-        raise Refusal(f"alike_share must be from 0 to 1, got {alike_share!r}")
-    if clinical:
-        warnings.warn(
-            "Screen: alike_share is ignored: by a rule each ear is judged for itself "
-            "(docs/migration.md)",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return 0.0
-    return given
-
-
-def _of_person(right: str, left: str) -> str:
-    """What the decisions on two ears say of the person; one notch is a notch."""
-    if "notch" in (right, left):
-        return "notch"
-    return right if right == left else person_decision(right, left)
-
-
-def _check_hypotheses(hypotheses: object, *others: object) -> None:
-    if hypotheses != NOTCH:
-        raise Refusal(f'hypotheses must be "{NOTCH}" or None, got {hypotheses!r}')
-    if any(other is not None for other in others):
-        raise Refusal('a screen with hypotheses="notch" has no protocol or rule: leave them out')

@@ -152,25 +152,6 @@ class Words:
     false_alarms: str = '{alarms} of {trials} "heard" (false alarms)'
     no_catch_trials: str = "none played"
     reliability: str = "Reliability"
-    attention: str = "Attentive at the last tone"
-    open_because: str = "Not decided because"
-    next_step: str = "Next step"
-    reasons: Mapping[str, str] = field(
-        default_factory=lambda: {
-            "evidence": "the answers do not suffice",
-            "not heard at every frequency": "a tone has to be heard at each frequency of the rule",
-            "listener in doubt": "it is in doubt whether the answers follow the tones",
-            "not reliable": "the answers are not reliable",
-            "computation": "the computation did not settle",
-        }
-    )
-    next_steps: Mapping[str, str] = field(
-        default_factory=lambda: {
-            "more tones": "more tones",
-            "better reference": "a better reference, such as a full exam",
-            "retest": "instruct the listener again and repeat the test",
-        }
-    )
     reliabilities: Mapping[str, str] = field(
         default_factory=lambda: {"good": "good", "fair": "fair", "poor": "POOR"}
     )

@@ -1,0 +1,50 @@
+"""What a screen is asked for: its usual protocol, how its ears are tied, what goes together."""
+
+import warnings
+
+from earshift.engine.checks import finite
+from earshift.engine.domain import Domain
+from earshift.engine.exam import Exam
+from earshift.engine.refusal import Refusal
+from earshift.engine.rule_settings import P_SAME_CHANGE
+from earshift.engine.rules import person_decision
+from earshift.engine.verdict import NOTCH
+
+
+def usual_protocol(reference: object, domain: object) -> str:
+    """`best`, whose shifts are those of ears; on other axes than a tone's, 0.1.0's settings."""
+    known = reference.domain if domain is None and isinstance(reference, Exam) else domain
+    return "best-0.1" if isinstance(known, Domain) and not known.of_tones else "best"
+
+
+def p_same_change_of(alike_share: float | None, ears: str | None, clinical: bool) -> float:
+    if alike_share is None:
+        return 0.0 if clinical else P_SAME_CHANGE
+    if ears is None:
+        raise Refusal("alike_share ties both ears of a person: it needs ears='both'")
+    given = finite(alike_share, "alike_share")
+    if not 0.0 <= given <= 1.0:
+        raise Refusal(f"alike_share must be from 0 to 1, got {alike_share!r}")
+    if clinical:
+        warnings.warn(
+            "Screen: alike_share is ignored: by a rule each ear is judged for itself "
+            "(docs/migration.md)",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return 0.0
+    return given
+
+
+def decision_of_person(right: str, left: str) -> str:
+    """What the decisions on two ears say of the person; one notch is a notch."""
+    if "notch" in (right, left):
+        return "notch"
+    return right if right == left else person_decision(right, left)
+
+
+def check_hypotheses(hypotheses: object, *others: object) -> None:
+    if hypotheses != NOTCH:
+        raise Refusal(f'hypotheses must be "{NOTCH}" or None, got {hypotheses!r}')
+    if any(other is not None for other in others):
+        raise Refusal('a screen with hypotheses="notch" has no protocol or rule: leave them out')
