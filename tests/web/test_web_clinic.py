@@ -435,7 +435,8 @@ def test_a_screen_goes_on_to_a_full_audiogram(desk: Desk) -> None:
     full = desk.post(f"/exams/{exam}/continue", status=201)
     assert full["kind"] == "exam"
     done = answer_to_the_end(desk, full["id"])
-    assert (done["state"], done["tones"]) == ("done", 50)
+    assert done["state"] == "done"
+    assert screened["tones"] < done["tones"] <= 50  # it ends by itself once it is precise enough
     desk.post(f"/exams/{full['id']}/continue", status=409)
 
 
