@@ -47,13 +47,14 @@ def targets(frames: Mapping[str, "pl.DataFrame"]) -> Iterator[Target]:
     if "calibration" in frames:
         for rule in RULE_NAMES:
             found = _calibrations(frames["calibration"], rule)
-            worst = max(found, key=lambda key: found[key].error)
+            worst = max(found, key=lambda key: found[key][0].error)
+            most, chance = found[worst]
             yield Target(
                 f"P(rule met) calibrated to {CALIBRATED:g} at the stated prevalence, half and "
                 "double of it",
-                f"at most {found[worst].error:.3f} ({worst[0]}, {worst[1]} tones, n "
-                f"{found[worst].n})",
-                found[worst].error <= CALIBRATED, rule,
+                f"at most {most.error:.3f} ({worst[0]}, {worst[1]} tones, n {most.n}; by chance "
+                f"alone {chance:.3f})",
+                most.error <= CALIBRATED, rule,
             )  # fmt: skip
     if "model" in frames:
         for rule in RULE_NAMES:
@@ -192,8 +193,20 @@ def _exam_tables(page: Page, rows: "pl.DataFrame", out: Path) -> None:
 # Calibration -----------------------------------------------------------------------------------
 
 
-def _calibrations(rows: "pl.DataFrame", rule: str) -> dict[tuple[str, int], Calibration]:
-    """By prevalence and tones; ears that meet the rule are thinned out to the prevalence."""
+def _by_chance(p: Array, person: Array) -> float:
+    """The error that probabilities which are exactly right show with so few ears, on average."""
+    rng = np.random.default_rng(1)
+    errors = [calibration(p, rng.random(p.size) < p, person, draws=1).error for _ in range(100)]
+    return float(np.mean(errors))
+
+
+def _calibrations(
+    rows: "pl.DataFrame", rule: str
+) -> dict[tuple[str, int], tuple[Calibration, float]]:
+    """By prevalence and tones, beside the error by chance.
+
+    Ears that meet the rule are thinned out to the prevalence.
+    """
     import polars as pl
 
     stated = Stopping().prevalence
@@ -207,7 +220,9 @@ def _calibrations(rows: "pl.DataFrame", rule: str) -> dict[tuple[str, int], Cali
         for tones in CHECKED_TONES:
             odds = part[f"log_bf_{tones}"].to_numpy() + math.log(share)
             p = 1.0 / (1.0 + np.exp(-odds))
-            out[name, tones] = calibration(p, part["met"].to_numpy(), part["ear"].to_numpy())
+            person = part["ear"].to_numpy()
+            found = calibration(p, part["met"].to_numpy(), person)
+            out[name, tones] = found, _by_chance(p, person)
     return out
 
 
@@ -215,10 +230,10 @@ def _calibration_table(page: Page, rows: "pl.DataFrame", out: Path) -> None:
     lines, bins = [], {}
     kept = page.summary["calibration"] = []
     for rule in RULE_NAMES:
-        for (name, tones), c in _calibrations(rows, rule).items():
+        for (name, tones), (c, chance) in _calibrations(rows, rule).items():
             lines.append([
                 rule, name, str(tones), str(c.n), f"{c.error:.3f} [{c.low:.3f}, {c.high:.3f}]",
-                f"{c.brier:.3f}", f"{c.log_score:.3f}",
+                f"{chance:.3f}", f"{c.brier:.3f}", f"{c.log_score:.3f}",
             ])  # fmt: skip
             kept.append({"rule": rule, "prevalence": name, "tones": tones, **asdict(c)})
             if name == "as stated" and tones in CHECKED_TONES[::2]:
@@ -227,9 +242,12 @@ def _calibration_table(page: Page, rows: "pl.DataFrame", out: Path) -> None:
     page.add(
         "Real ears that changed as the model's do, at the stated prevalence of "
         f"{Stopping().prevalence:g}, at half and at double of it, which the screen is told; no "
-        "stopping. Error: ten bins of equal mass; interval: bootstrap over people."
+        "stopping. Error: ten bins of equal mass; interval: bootstrap over people; by chance: what "
+        "exactly right probabilities show with so few ears."
     )
-    page.table(("rule", "prevalence", "tones", "n", "error", "Brier", "log score"), lines)
+    page.table(
+        ("rule", "prevalence", "tones", "n", "error", "by chance", "Brier", "log score"), lines
+    )
     figures.save_calibration(bins, out / "calibration.png")
     page.picture("stated probability against the fraction that met the rule", "calibration.png")
 

@@ -156,11 +156,11 @@ def write_notch_results(
         ended = _stopped(frame.filter(pl.col("group") == group))
         page.summary["groups"][group] = {"right": vars(right), "stopped": ended}
         rows.append([
-            words, str(part.height), str(right),
+            f"{group}: {words}", str(part.height), str(right),
             " / ".join(f"{ended[word]:.0%}" for word in ("right", "wrong", "open")),
             f"{ended['mean_tones']:.1f}",
         ])  # fmt: skip
-        curves[words] = [
+        curves[group] = [
             (
                 float(n),
                 (
@@ -176,7 +176,7 @@ def write_notch_results(
         ("ears", "n", f"right after {TONES} tones", "stopping: right / wrong / open", "mean tones"),
         rows,
     )
-    page.picture("fraction right by tones", "notch.png")
+    page.picture(f"fraction right by tones, {last.height} ears", "notch.png")
     figures.save_right_by_tones({"real ears": curves}, out / "notch.png")
     return page.write()
 

@@ -30,6 +30,7 @@ from earshift.studies.sittings import MAX_TONES, SECONDS_PER_TRIAL
 if TYPE_CHECKING:
     import polars as pl
 
+ENOUGH = 300  # ears a condition that the targets are meant for
 FEWEST = 20  # ears on a side of a condition below which it is not shown
 MODELLED_WRONG, POOLED_WRONG = 0.01, 0.01
 OPEN = {"osha-sts": 0.05, "niosh-15": 0.05}
@@ -133,6 +134,11 @@ def write_rule_results(
         "when the lower end of its interval exceeds what was asked for. msha-sts has osha-sts's "
         "criterion, and so its figures."
     )
+    if people < ENOUGH:
+        page.add(
+            f"These are the first {people} ears of {ENOUGH}: enough to show gross failures, not "
+            f"rates near 1 %. The same command with `--people {ENOUGH}` goes on from here."
+        )
     main = cells_of(counted.filter(pl.col("group") == "modelled"), _modelled_asked())
     others = cells_of(counted.filter(pl.col("group").is_in(list(OTHERWISE))), _otherwise_asked())
     idle = counted.filter(pl.col("group") == "responders")
@@ -237,7 +243,7 @@ def _call_targets(
     )  # fmt: skip
     judged = [cell for cell in mine if cell.open_asked is not None]
     bad = [cell for cell in judged if cell.too_open]
-    limits = sorted({f"{cell.open_asked:.0%}" for cell in judged}, key=len)
+    limits = [f"{limit:.0%}" for limit in sorted({cell.open_asked or 0.0 for cell in judged})]
     yield Target(
         f"{what}: open at most {' or '.join(limits)}", _failing(judged, "undecided", bad), not bad,
         rule,
@@ -315,7 +321,7 @@ def _tone_targets(rule: str, cells: Sequence[Cell]) -> Iterator[Target]:
         own = next((c for c in mine if c.condition == "unchanged"), None)
         note = f"; condition unchanged {own.calls.tones_mean:.1f}" if own and len(mine) > 1 else ""
         yield Target(
-            f"tones, {'changed' if changed else 'unchanged'} ears, mean of {len(mine)} conditions: "
+            f"tones, {'changed' if changed else 'unchanged'} ears, mean of the conditions: "
             f"at most {asked:g}",
             f"{mean:.1f} ({minutes:.1f} minutes{note})", mean <= asked, rule,
         )  # fmt: skip
