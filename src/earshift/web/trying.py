@@ -3,6 +3,7 @@
 from functools import lru_cache
 
 from earshift.clinic.view import TrialView, view_of
+from earshift.devices.delivery import supervised_limits
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.norms import class_median, class_names
 from earshift.engine.refusal import Refusal
@@ -62,7 +63,8 @@ def _screen(seed: int, hearing: str, change: str, rule: str, tones: int) -> Scre
     """The screen after so many tones, from the one with a tone less: a page steps through them."""
     if tones == 0:
         before = class_median(hearing)
-        return Screen(Audiogram(before), rule=rule, seed=seed, domain="audiometer")
+        limits = supervised_limits()  # as a person would be tested: no loud tones without need
+        return Screen(Audiogram(before), rule=rule, seed=seed, domain="audiometer", limits=limits)
     screen = _screen(seed, hearing, change, rule, tones - 1)
     if screen.done:
         return screen
