@@ -129,6 +129,7 @@ def test_ears_that_are_copies_need_half_of_the_tones() -> None:
     assert math.isnan(ideal_tones(copies, 5.0, 2))
 
 
+@pytest.mark.slow
 def test_the_study_writes_its_page_and_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -234,6 +234,7 @@ def test_ears_with_and_without_a_loss_take_turns(ears: Path) -> None:
     assert abs(dict(drawn[0].thresholds_db_hl)[4000.0] - math.floor(original)) <= 3.5
 
 
+@pytest.mark.slow
 def test_the_command_writes_tables_and_pictures_from_its_rows(
     ears: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

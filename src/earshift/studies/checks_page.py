@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 RMS_RATIO, RMS_TONES = 1.10, (20, 30, 50)
 COVERED, COVERED_EACH = (0.93, 0.97), 0.91
 CALIBRATED = 0.03
+BOOTSTRAPS = 200
 WRONG_SIDE, LIMIT = 0.01, 100.0
 PREVALENCES = {"half": 0.5, "as stated": 1.0, "double": 2.0}
 BRUTE_LOG_BF, BRUTE_EFFECTIVE = 6.0, 1000.0
@@ -196,7 +197,8 @@ def _exam_tables(page: Page, rows: "pl.DataFrame", out: Path) -> None:
 def _by_chance(p: Array, person: Array) -> float:
     """The error that probabilities which are exactly right show with so few ears, on average."""
     rng = np.random.default_rng(1)
-    errors = [calibration(p, rng.random(p.size) < p, person, draws=1).error for _ in range(100)]
+    outcomes = (np.asarray(rng.random(p.size) < p, dtype=float) for _ in range(100))
+    errors = [calibration(p, met, person, draws=1).error for met in outcomes]
     return float(np.mean(errors))
 
 
@@ -221,7 +223,7 @@ def _calibrations(
             odds = part[f"log_bf_{tones}"].to_numpy() + math.log(share)
             p = 1.0 / (1.0 + np.exp(-odds))
             person = part["ear"].to_numpy()
-            found = calibration(p, part["met"].to_numpy(), person)
+            found = calibration(p, part["met"].to_numpy(), person, BOOTSTRAPS)
             out[name, tones] = found, _by_chance(p, person)
     return out
 
