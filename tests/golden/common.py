@@ -88,7 +88,8 @@ def differences(before: Any, now: Any, *, exact: bool, where: str = "") -> Itera
             if key not in now:
                 yield f"{inner} is gone (was {_short(before[key])})"
             elif key not in before:
-                yield f"{inner} is new ({_short(now[key])})"
+                if exact:  # what was computed may say more than it did; what is saved may not
+                    yield f"{inner} is new ({_short(now[key])})"
             else:
                 yield from differences(before[key], now[key], exact=exact, where=inner)
     elif isinstance(before, list) and isinstance(now, list):
