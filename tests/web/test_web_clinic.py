@@ -435,7 +435,8 @@ def test_a_screen_goes_on_to_a_full_audiogram(desk: Desk) -> None:
     full = desk.post(f"/exams/{exam}/continue", status=201)
     assert full["kind"] == "exam"
     done = answer_to_the_end(desk, full["id"])
-    assert (done["state"], done["tones"]) == ("done", 50)
+    assert done["state"] == "done"
+    assert screened["tones"] < done["tones"] <= 50  # it ends when every threshold is known
     desk.post(f"/exams/{full['id']}/continue", status=409)
 
 
@@ -564,7 +565,7 @@ def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
     first = listener.call()
     assert (first["state"], first["exam"]) == ("check", {"now": 1, "of": 2})
     assert first["presentation"] is None
-    over = listener.run()
+    over = listener.run(threshold=10)
     assert over["released"] is None
     assert over["exam"] == {"now": 2, "of": 2}
     for exam in test["exams"]:

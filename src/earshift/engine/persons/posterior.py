@@ -536,13 +536,15 @@ class Posterior:
     def wanted(self, playable: Flags | None = None) -> Array:
         """How much each tone is wanted: its score, more if it clears; -inf where not playable.
 
-        When a question only waits for tones that clear it, no others are wanted.
+        When a question only waits for tones that clear it, no others are wanted, and of these the
+        loudest at each place: a softer one may be missed again and again.
         """
         mask = np.ones(self.shape, dtype=bool) if playable is None else playable
         clears = self._clearing_tones() & mask
         scores = self.scores * np.where(clears, CLEARING_BONUS, 1.0)
         if self._waits_for_clearing and clears.any():
-            mask = clears
+            louder = np.cumsum(clears[:, ::-1], axis=1)[:, ::-1]
+            mask = clears & (louder == 1)
         return np.where(mask, scores, -np.inf)
 
     def best(self, playable: Flags | None = None) -> tuple[int, int]:
