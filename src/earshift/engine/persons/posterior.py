@@ -10,7 +10,7 @@ factor: a site's prevalence turns it into a probability and does nothing else.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -62,6 +62,7 @@ class Sitting:
     stopping: Stopping = field(default_factory=Stopping)
     persons: int | None = None  # on each side; None: as many as the kind of sitting needs
     steering: tuple[int, ...] | None = None  # questions that tones are chosen for; None: all
+    softest_db: Mapping[float, float] = field(default_factory=dict)  # playable, by frequency in Hz
 
     @property
     def side_count(self) -> int:
@@ -326,7 +327,7 @@ class Posterior:
         softest = self.sitting.levels_db[0]
         out = {}
         for f, level in self.clearing[question].items():
-            limit = max(level, softest) + 1e-9
+            limit = max(level, self.sitting.softest_db.get(f, softest)) + 1e-9
             done = any(
                 t.heard
                 and t.level_db <= limit
