@@ -70,7 +70,11 @@ def _rule_asking(rule: Rule, setup: Circumstances, earlier: Earlier | None) -> A
         raise AssertionError("a rule on shifts needs a reference")
     else:
         from_db = levels_at(earlier, rule.frequencies_hz)
-    obstacles = {**_not_offered(setup, rule.frequencies_hz), **unjudgeable(setup, rule, from_db)}
+    obstacles = {
+        **_not_offered(setup, rule.frequencies_hz),
+        **_too_loud(setup, rule, from_db),
+        **unjudgeable(setup, rule, from_db),
+    }
     if not any(not set(c.frequencies_hz) & set(obstacles) for c in rule.criteria):
         return Asking(rule, None, obstacles)
     unusable = frozenset(obstacles)
@@ -89,6 +93,36 @@ def _notch_asking(setup: Circumstances) -> Asking:
         elif crossing_level(setup.other_ear, setup.transducer, f) <= low:
             obstacles[f] = "the other ear might hear the tones"
     return Asking(None, asked if within else None, obstacles)
+
+
+def _softest(setup: Circumstances) -> dict[float, float]:
+    """The softest candidate that may be played at each frequency, in the domain's unit."""
+    frequencies = setup.domain.smooth[0].values
+    if setup.limits is None:
+        return dict.fromkeys(frequencies, setup.domain.intensity.values[0])
+    reach = zip(frequencies, setup.limits.reach(setup.domain), strict=True)
+    return {f: ends[0] for f, ends in reach if ends is not None}
+
+
+def _too_loud(setup: Circumstances, rule: Rule, from_db: Array) -> dict[float, str]:
+    """Frequencies whose softest tone is so loud that hearing it would clear nobody.
+
+    Half a step past the criterion is let pass: levels are rounded to steps anyway.
+    """
+    levels = np.array(setup.domain.intensity.values)
+    slack = 0.5 * float(np.diff(levels).min())
+    least = {
+        f: min(c.at_least_db for c in rule.criteria if f in c.frequencies_hz)
+        for f in rule.frequencies_hz
+    }
+    softest = _softest(setup)
+    return {
+        f: f"the device plays nothing softer than {softest[f]:g} {setup.domain.intensity.unit}"
+        for f, level in zip(rule.frequencies_hz, from_db, strict=True)
+        if not rule.better
+        and f in softest
+        and softest[f] > max(level + least[f], levels[0]) + slack
+    }
 
 
 def _not_offered(setup: Circumstances, frequencies_hz: Sequence[float]) -> dict[float, str]:
@@ -147,6 +181,7 @@ class ClinicalTrack(Track):
                 stopping=Stopping(settings.bayes_factor, settings.prevalence),
                 persons=PERSONS if len(every) <= 2 else PERSONS_OF_MANY,
                 steering=tuple(steering),
+                softest_db=_softest(setup),
             )
         )
         self._partner: ClinicalTrack | None = None

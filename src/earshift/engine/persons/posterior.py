@@ -10,7 +10,7 @@ factor: a site's prevalence turns it into a probability and does nothing else.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -62,6 +62,7 @@ class Sitting:
     stopping: Stopping = field(default_factory=Stopping)
     persons: int | None = None  # on each side; None: as many as the kind of sitting needs
     steering: tuple[int, ...] | None = None  # questions that tones are chosen for; None: all
+    softest_db: Mapping[float, float] = field(default_factory=dict)  # playable, by frequency in Hz
 
     @property
     def side_count(self) -> int:
@@ -326,7 +327,7 @@ class Posterior:
         softest = self.sitting.levels_db[0]
         out = {}
         for f, level in self.clearing[question].items():
-            limit = max(level, softest) + 1e-9
+            limit = max(level, self.sitting.softest_db.get(f, softest)) + 1e-9
             done = any(
                 t.heard
                 and t.level_db <= limit
@@ -536,13 +537,15 @@ class Posterior:
     def wanted(self, playable: Flags | None = None) -> Array:
         """How much each tone is wanted: its score, more if it clears; -inf where not playable.
 
-        When a question only waits for tones that clear it, no others are wanted.
+        When a question only waits for tones that clear it, no others are wanted, and of these the
+        loudest at each place: a softer one may be missed again and again.
         """
         mask = np.ones(self.shape, dtype=bool) if playable is None else playable
         clears = self._clearing_tones() & mask
         scores = self.scores * np.where(clears, CLEARING_BONUS, 1.0)
         if self._waits_for_clearing and clears.any():
-            mask = clears
+            louder = np.cumsum(clears[:, ::-1], axis=1)[:, ::-1]
+            mask = clears & (louder == 1)
         return np.where(mask, scores, -np.inf)
 
     def best(self, playable: Flags | None = None) -> tuple[int, int]:
