@@ -307,7 +307,7 @@ def test_an_unfinished_exam_is_not_forgotten(run: Run, person: int) -> None:
         (["screen", "A1", "--ear", "left", "--rule", "asha-1994"], "not verified"),
         (
             ["screen", "A1", "--ear", "left", "--protocol", "b"],
-            "the protocol is not one of paper, best, got 'b'",
+            "the protocol is not one of paper, paper-vague, literal, best, best-0.1, got 'b'",
         ),
         (["screen", "A1", "--ear", "left", "--rule", "osha-sts", "--protocol", "best"], "not both"),
         (["screen", "A1", "--ear", "left", "--reference", "1"], "ears are never mixed"),
