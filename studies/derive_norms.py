@@ -7,8 +7,8 @@ an odd SEQN are held back for evaluation: their thresholds enter nothing that is
 
     python studies/derive_norms.py ../shared/data
 
-The prior of a change (`change`) rests on published figures alone: retest noise from a
-meta-analysis, spread and prevalence of year-to-year changes from a hearing-conservation programme.
+What is said about changes (`change`) rests on published figures alone. The prior of change itself
+is in engine/persons/change.py, the population of persons in studies/derive_population.py.
 
 The hyperprior is learned in hyperprior.py beside this file. About a minute on one core.
 """
@@ -28,38 +28,22 @@ from typing import Any
 
 import numpy as np
 from hyperprior import (
-    EM_MAX_ITERATIONS,
-    EM_TOLERANCE,
     FREQUENCIES_HZ,
     SEED,
     hyperprior,
     hyperprior_sloped,
 )
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.special import logsumexp, ndtr
-from scipy.stats import multivariate_normal
-
-from earshift.engine import shift
 
 Array = NDArray[np.float64]
 
 OUTPUT = Path(__file__).resolve().parents[1] / "src" / "earshift" / "engine" / "norms.json"
 
-# Year-to-year change of 3,770 noise-exposed workers with repeated audiograms (data README): the SD
-# of the change by frequency, and the fraction of ears whose mean 2/3/4 kHz shift was 10 dB or more.
-CHANGE_SD_DB = (8.35, 8.35, 8.35, 8.35, 8.35, 10.6, 11.5)  # given as 7.8 to 8.9 up to 4 kHz
+# Year-to-year change of 3,770 noise-exposed workers with repeated audiograms (data README): the
+# fraction of ears whose mean 2/3/4 kHz shift was 10 dB or more.
 STS_FRACTION = (0.10, 0.14)
-RETEST_DIFFERENCE_SD_DB = 6.1  # of two manual readings of an ear that did not change
-RETEST_COMMON = 0.3  # fraction of that error's variance, common to the frequencies of a session
-JITTER_SD_DB = 3.0  # of the true difference between two days
-# "Factors affecting laterality of standard threshold shift in occupational hearing conservation
-# programs" (abstract): of the people with a standard threshold shift, so many in one ear only.
-ONE_EAR_FRACTION = 0.80
-# A notch exceeds its neighbours at 2 and 8 kHz by this much.
-NOTCH_DB = 10.0
-NOTCH_PARTS = 4
-NOTCH_COVARIANCE_FLOOR_DB2 = 1.0
+# How often both ears of a person change alike: a screen of both ears without a rule ties them so.
+ALIKE = 0.471389
 
 NHANES = "NHANES (CDC/NCHS) public-use audiometry files"
 EARS_SOURCE = f"{NHANES} AUX_G (2011-12) and AUX_I (2015-16), adults, unweighted"
@@ -200,140 +184,20 @@ def population(ears: Ears, thresholds: Array) -> dict[str, Any]:
 
 
 def change() -> dict[str, Any]:
-    """How large real changes are: the scale at which the prior has the programme's spread.
-
-    A measured change is a real one (in a fraction of ears, solved so that the measured STS are as
-    many as the programme's) plus the noise of two readings.
-    """
-    octaves = np.log2(np.array(FREQUENCIES_HZ) / 1000.0)
-    sts = np.isin(FREQUENCIES_HZ, (2000, 3000, 4000)) / 3.0
-    same = np.eye(octaves.size)
-    noise = RETEST_DIFFERENCE_SD_DB**2 * ((1.0 - RETEST_COMMON) * same + RETEST_COMMON)
-    gaps = (octaves[:, None] - octaves[None, :]) ** 2
-    residual = shift.RESIDUAL_SD_DB**2 * np.exp(-0.5 * gaps / shift.RESIDUAL_OCTAVES**2)
-    target = float(np.mean(np.square(CHANGE_SD_DB)))
-    wanted = sum(STS_FRACTION) / 2.0
-
-    by_noise = ndtr(-10.0 / math.sqrt(sts @ noise @ sts))
-
-    def measured_sts(scale: float) -> Array:
-        """P(standard threshold shift is measured) of every kind of change."""
-        spread = math.sqrt(sts @ (noise + residual) @ sts)
-        met: Array = ndtr((shift.change_prior(scale).means(octaves) @ sts - 10.0) / spread)
-        return met
-
-    def programme(scale: float) -> tuple[float, float]:
-        """Fraction of changed ears, and mean square over the frequencies, at this scale."""
-        prior = shift.change_prior(scale)
-        by_change = float(prior.weight @ measured_sts(scale))
-        fraction = (wanted - by_noise) / (by_change - by_noise)
-        means = prior.means(octaves)
-        variance = fraction * ((prior.weight @ means**2) + np.diag(residual)) + np.diag(noise)
-        return fraction, float(variance.mean())
-
-    scale = float(brentq(lambda s: programme(s)[1] - target, 3.0, 30.0))
-    changed = programme(scale)[0]
-    # Of two ears that changed alike, and of two that did not: P(both are measured to have an STS).
-    alike = (1.0 - changed) * by_noise**2 + changed * float(
-        shift.change_prior(scale).weight @ measured_sts(scale) ** 2
-    )
-    apart = wanted**2
-    both = 2.0 * wanted * (1.0 - ONE_EAR_FRACTION) / (2.0 - ONE_EAR_FRACTION)
+    """How often a shift is measured from year to year, and how often in both ears."""
     return {
         "source": "Change of 3,770 noise-exposed workers from year to year (hearing-conservation "
-        "audiograms, no truth labels): SD 7.8-8.9 dB at 500-4000 Hz, 10.6 at 6000, 11.5 at 8000; "
-        "mean 2/3/4 kHz shift of 10 dB or more in 10-14 % of ears. Retest noise: Mahomed 2013, "
-        "meta-analysis of 29 reports, SD of the difference 6.1 dB.",
-        "derivation": "Sizes of a change fall off as exp(-size / size_scale_db). The scale and the "
-        "share of changed ears give the programme's mean square over seven frequencies (its mean "
-        "change is not known and taken as zero there) and its "
-        "share of STS, reading noise added. Flat, sloping and notched changes in equal parts, "
-        "low-frequency ones 0.4 of a part, a quarter of all for the better: assumptions.",
+        "audiograms, no truth labels): mean 2/3/4 kHz shift of 10 dB or more in 10-14 % of ears.",
         "n": 3770,
-        "prevalence": wanted,
-        "size_scale_db": scale,
-        "share_changed": changed,
-        "alike_share": (both - apart) / (alike - apart),
+        "prevalence": sum(STS_FRACTION) / 2.0,
+        "alike_share": ALIKE,
         "alike_source": "Of OSHA shifts in a large industrial sample 80 % were in one ear only "
         "(Factors affecting laterality of standard threshold shift in occupational hearing "
         "conservation programs; abstract).",
-        "alike_derivation": "With this probability both ears have the same component of change "
-        "(or none), else each its own. Solved so that, reading noise added apart for each ear, "
+        "alike_derivation": "With this probability both ears changed alike (or neither did), else "
+        "each for itself. Solved in version 0.1 so that, reading noise added apart for each ear, "
         "80 % of the people with a measured STS have it in one ear. That the ears are either alike "
         "or unrelated is an assumption.",
-        "jitter_sd_db": JITTER_SD_DB,
-        "jitter_note": "SD of the true difference between two exams of an unchanged ear, smooth "
-        "over an octave. Two simulated 5 dB staircases explain 2.9 dB (listeners of spread 2 dB) "
-        "to 5.3 dB (6 dB) of the published 6.1 dB; 5.4 to 3.1 dB are left. The low end is taken: "
-        "part of the rest is the headphones' placement and the room.",
-    }
-
-
-# --- ears without a notch ------------------------------------------------------------------------
-
-
-def mixture(thresholds: Array) -> tuple[Array, Array, Array]:
-    """A mixture of Gaussians by EM: weights, means and covariances, best hearing first.
-
-    Audiograms of a population are skewed, and one Gaussian would take a deep dip for an ordinary
-    tail of it. Started from equal parts of the ears in the order of their mean threshold.
-    """
-    n, d = thresholds.shape
-    membership = np.zeros((n, NOTCH_PARTS))
-    order = np.argsort(thresholds.mean(axis=1), kind="stable")
-    for part, rows in enumerate(np.array_split(order, NOTCH_PARTS)):
-        membership[rows, part] = 1.0
-    before = -math.inf
-    for _ in range(EM_MAX_ITERATIONS):
-        mass = membership.sum(axis=0)
-        means = (membership.T @ thresholds) / mass[:, None]
-        covs = np.array(
-            [
-                ((thresholds - m) * r[:, None]).T @ (thresholds - m) / r.sum()
-                + NOTCH_COVARIANCE_FLOOR_DB2 * np.eye(d)
-                for m, r in zip(means, membership.T, strict=True)
-            ]
-        )
-        logs = np.column_stack(
-            [
-                np.log(w / n) + multivariate_normal.logpdf(thresholds, m, c)
-                for w, m, c in zip(mass, means, covs, strict=True)
-            ]
-        )
-        total = logsumexp(logs, axis=1)
-        membership = np.exp(logs - total[:, None])
-        if total.mean() - before < EM_TOLERANCE:
-            break
-        before = float(total.mean())
-    return mass / n, means, covs
-
-
-def without_notch(ears: Ears) -> dict[str, Any]:
-    """Populations of ears without a notch, each a mixture of Gaussians."""
-    levels = dict(zip(FREQUENCIES_HZ, ears.thresholds.T, strict=True))
-    middle = np.array([levels[f] for f in (3000, 4000, 6000)])
-    past_2, past_8 = middle - levels[2000], middle - levels[8000]
-    kept = {
-        "level": (past_2 < NOTCH_DB).all(axis=0) & (past_8 < NOTCH_DB).all(axis=0),
-        "any": ~((past_2 >= NOTCH_DB) & (past_8 >= NOTCH_DB)).any(axis=0),
-    }
-    populations = {}
-    for name, keep in kept.items():
-        weights, means, covs = mixture(ears.thresholds[keep])
-        populations[name] = {
-            "n": int(keep.sum()),
-            "weights": weights,
-            "mean_db_hl": means,
-            "covariance_db2": covs,
-        }
-    return {
-        "source": EARS_SOURCE,
-        "derivation": "All ears of people with an even SEQN (the tuning half). level: none of 3, 4 "
-        f"and 6 kHz exceeds 2 kHz or 8 kHz by {NOTCH_DB:g} dB. any: none of them exceeds both by "
-        f"{NOTCH_DB:g} dB, so that sloping losses are in. {NOTCH_PARTS} Gaussians each, by EM.",
-        "n": len(ears.thresholds),
-        "frequencies_hz": list(FREQUENCIES_HZ),
-        "populations": populations,
     }
 
 
@@ -424,18 +288,12 @@ def derive(data: Path) -> dict[str, Any]:
         "hyperprior": plain,
         "hyperprior_sloped": hyperprior_sloped(plain),
         "change": change(),
-        "without_notch": without_notch(ears),
     }
     norms: dict[str, Any] = tidy(blocks)
     for covariance in (
         norms["population"]["covariance_db2"],
         norms["hyperprior"]["covariance"],
         norms["hyperprior_sloped"]["covariance"],
-        *(
-            covariance
-            for block in norms["without_notch"]["populations"].values()
-            for covariance in block["covariance_db2"]
-        ),
     ):
         np.linalg.cholesky(np.array(covariance))  # rounding must leave it positive definite
     return norms
