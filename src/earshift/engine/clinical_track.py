@@ -22,8 +22,9 @@ from earshift.engine.clinical import (
 from earshift.engine.cross_hearing import crossing_level
 from earshift.engine.obstacles import unjudgeable
 from earshift.engine.persons.cloud import PERSONS
+from earshift.engine.persons.design import Design, Stopping
 from earshift.engine.persons.people import Earlier, Prior, Returning
-from earshift.engine.persons.posterior import Posterior, Sitting, Stopping
+from earshift.engine.persons.posterior import Posterior
 from earshift.engine.persons.questions import Asked, LimitMet, NotchThere, RuleMet
 from earshift.engine.question import Circumstances, obstacle_notes
 from earshift.engine.reference import Reference
@@ -172,7 +173,7 @@ class ClinicalTrack(Track):
         if self.earlier is not None:
             prior = Returning(self.earlier, offset)
         self.listening = Listening(
-            Sitting(
+            Design(
                 prior,
                 every,
                 domain.smooth[0].values,
@@ -350,7 +351,7 @@ class ClinicalTrack(Track):
         if decision != "changed" or not isinstance(judged, RuleMet | LimitMet):
             return judged.needs_hz
         persons = self.posterior.samples(SAMPLES, balanced_for=number)
-        where = {f: k for k, f in enumerate(self.listening.model.prior.nodes_hz)}
+        where = {f: k for k, f in enumerate(self.listening.design.prior.nodes_hz)}
         levels = persons.after[:, 0]
         if isinstance(judged, RuleMet):
             levels = levels - persons.before[:, 0]

@@ -29,8 +29,9 @@ from earshift.engine.domain import Domain
 from earshift.engine.ears import the_other, trials_of
 from earshift.engine.field_exam import USUAL_TONES, FieldExam, tones_or_usual
 from earshift.engine.limits import Limits
+from earshift.engine.persons.design import Design, Stopping
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
-from earshift.engine.persons.posterior import Posterior, Sitting, Stopping
+from earshift.engine.persons.posterior import Posterior
 from earshift.engine.persons.reference import joined
 from earshift.engine.procedure import Procedure
 from earshift.engine.refusal import Refusal
@@ -196,7 +197,7 @@ class ClinicalExam(Exam):
         usual = [f for f in AUDIOMETRIC_HZ if frequencies[0] <= f <= frequencies[-1]]
         self._wanted_hz = tuple(f for f in usual if self._reach_at(f) is not None) or frequencies
         self.listening = Listening(
-            Sitting(
+            Design(
                 self._prior(nodes_for(self._wanted_hz)),
                 frequencies_hz=frequencies,
                 levels_db=self.domain.intensity.values,
@@ -296,7 +297,7 @@ class ClinicalExam(Exam):
 
         A threshold that lies beyond what can be played is known well enough when that is known.
         """
-        if self.state.p_idle > self.listening.model.stopping.doubt:
+        if self.state.p_idle > self.listening.design.stopping.doubt:
             return False
         for number, ear in enumerate(self._tested):
             ends = np.array([self._reach_at(f, ear) or (0.0, 0.0) for f in self._wanted_hz]).T
