@@ -209,7 +209,9 @@ def test_a_niosh_shift_asks_for_a_retest_only_when_there_is_one(
 def test_an_unverified_rule_is_marked() -> None:
     exam = screened("left", 23, NORMAL, MILD, rule="asha-1994", allow_unverified=True)
     text = page_of(exam)
-    assert "RULE NOT VERIFIED. The rule asha-1994 is not verified: ASHA 1994" in text
+    assert (
+        "RULE NOT VERIFIED. The ASHA 1994 ototoxic change rule is not verified: ASHA 1994" in text
+    )
     assert "RULE NOT VERIFIED" not in page_of(with_verdict(exam, unverified=None))
 
 

@@ -233,9 +233,32 @@ RULES: dict[str, Rule] = {
 }
 
 
-def unverified_note(rule: "Rule") -> str | None:
+TITLES = {
+    "osha-sts": "OSHA standard threshold shift",
+    "niosh-15": "NIOSH significant threshold shift",
+    "msha-sts": "MSHA standard threshold shift",
+    "asha-1994": "ASHA 1994 ototoxic change",
+    "ctcae-5-grade-1": "CTCAE version 5, grade 1",
+}
+
+
+def rule_title(name: str) -> str:
+    """What people call the rule of this name; a rule of the user's own goes by its name."""
+    own = name.removesuffix(IMPROVEMENT)
+    return TITLES.get(own, own) + name[len(own) :]
+
+
+def rule_meaning(name: str, text: str) -> str:
+    """A rule's text as it stands behind its title, without the words that both have."""
+    first, _, rest = text.partition(": ")
+    return rest if rest and rule_title(name).endswith(first) else text
+
+
+def unverified_note(rule: Rule) -> str | None:
     """The mark that every output of an unverified rule carries."""
-    return None if rule.verified else f"The rule {rule.name} is not verified: {rule.source}."
+    if rule.verified:
+        return None
+    return f"The {rule_title(rule.name)} rule is not verified: {rule.source}."
 
 
 def as_rule(rule: "str | Rule", allow_unverified: bool = False) -> Rule:

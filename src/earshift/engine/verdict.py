@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from earshift.engine.rules import rule_title
 from earshift.engine.values import EARS
 
 FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
@@ -143,11 +144,12 @@ class Verdict:
             }[self.decision]
             what = "probability of change"
         else:
+            rule = f"{rule_title(self.rule)} rule"
             words = {
-                "changed": f"The rule {self.rule} is met",
-                "unchanged": f"The rule {self.rule} is not met",
-                "inconclusive": f"Not decided whether the rule {self.rule} is met",
-                "not determinable": f"Whether the rule {self.rule} is met is not determinable",
+                "changed": f"The {rule} is met",
+                "unchanged": f"The {rule} is not met",
+                "inconclusive": f"Not decided whether the {rule} is met",
+                "not determinable": f"Whether the {rule} is met is not determinable",
             }[self.decision]
             what = "probability that it is met"
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
