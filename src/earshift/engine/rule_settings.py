@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from earshift.engine.checks import finite, whole
 from earshift.engine.norms import tables
@@ -147,6 +147,8 @@ class NotchSettings(_Settings):
     max_tones: int = 20
     strategy: InitVar[str | None] = None
     bayes_factor: float = NOTCH_BAYES_FACTOR
+
+    device_offset_sd_db: ClassVar[float] = 0.0  # a notch is a shape: the device moves all alike
 
     def __post_init__(
         self,

@@ -88,6 +88,8 @@ class Rule:
     age_correction: bool = True
     better: bool = False
 
+    needs_reference: ClassVar[bool] = True  # it speaks of shifts
+
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise Refusal(f"a rule needs a name, got {self.name!r}")
@@ -171,6 +173,7 @@ class ThresholdRule(Rule):
     """
 
     kind: ClassVar[str] = "thresholds"
+    needs_reference: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -415,7 +418,7 @@ def judge_ear(
     Where the two audiograms' method offsets differ, the difference is no shift and is taken off.
     """
     rule = as_rule(rule, allow_unverified)
-    if isinstance(rule, ThresholdRule):
+    if not rule.needs_reference:
         raise Refusal(f"{rule.name} is a rule on thresholds: it compares nothing with a baseline")
     if ear not in (None, *EARS):
         raise Refusal(f"ear must be left, right or None, got {ear!r}")

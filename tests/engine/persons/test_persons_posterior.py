@@ -10,8 +10,8 @@ from earshift.engine.persons.answers import AnswerModel, forced_choice
 from earshift.engine.persons.design import Design
 from earshift.engine.persons.people import Newcomer, Returning
 from earshift.engine.persons.posterior import Posterior
-from earshift.engine.persons.questions import LimitMet, NotchThere, RuleMet
-from earshift.engine.rules import RULES, Criterion, Rule
+from earshift.engine.persons.questions import NotchThere, RuleMet
+from earshift.engine.rules import RULES, Criterion, ThresholdRule
 from earshift.engine.tone import Tone, Trial
 
 SEVEN = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
@@ -204,7 +204,7 @@ def test_notch_and_limits_need_no_earlier_exam():
     for asked, levels, expected in (
         (NotchThere(), (10, 10, 10, 25, 45, 30, 10), "changed"),
         (NotchThere(), (10, 10, 10, 10, 10, 10, 10), "unchanged"),
-        (LimitMet(Rule("40 dB at 2 kHz", (Criterion((2000.0,), 40.0),))),
+        (RuleMet(ThresholdRule("40 dB at 2 kHz", (Criterion((2000.0,), 40.0),))),
          (20, 25, 60, 60, 60, 60, 60), "changed"),
     ):  # fmt: skip
         design = Design(hearing, asked=(asked,), seed=2, persons=PERSONS)
