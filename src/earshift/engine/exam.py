@@ -187,7 +187,7 @@ class ClinicalExam(Exam):
         check_tones(self.domain, "a clinical exam")
         self.precision_db = finite(precision_db, "precision_db")
         if not self.precision_db > 0.0:
-            raise Refusal(f"precision_db must be positive, got {precision_db!r}")
+            raise Refusal("precision_db must be positive", got=precision_db)
         # What a field of these trials is fitted with, where a screen without a rule wants one.
         self.strategy, self.halton_tones, self.guess, self.lapse = "level_set", 0, 0.01, 0.02
         self._fields = None

@@ -45,18 +45,16 @@ class Criterion:
 
     def __post_init__(self) -> None:
         if isinstance(self.frequencies_hz, str) or not isinstance(self.frequencies_hz, Iterable):
-            raise Refusal(
-                f"a criterion needs a list of frequencies in Hz, got {self.frequencies_hz!r}"
-            )
+            raise Refusal("a criterion needs a list of frequencies in Hz", got=self.frequencies_hz)
         clean = tuple(finite(f, "a frequency of a criterion") for f in self.frequencies_hz)
         if not clean or min(clean) <= 0 or len(set(clean)) != len(clean):
             raise Refusal(
-                f"a criterion needs different, positive frequencies, got {self.frequencies_hz!r}"
+                "a criterion needs different, positive frequencies", got=self.frequencies_hz
             )
         object.__setattr__(self, "frequencies_hz", clean)
         object.__setattr__(self, "at_least_db", finite(self.at_least_db, "at_least_db"))
         if self.combine not in ("mean", "all"):
-            raise Refusal(f"combine must be 'mean' or 'all', got {self.combine!r}")
+            raise Refusal("combine must be 'mean' or 'all'", got=self.combine)
 
     def margin(self, shift_db: Array) -> Array:
         """How far the shifts (last axis: this criterion's frequencies) are past the criterion."""
@@ -92,9 +90,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise Refusal(f"a rule needs a name, got {self.name!r}")
+            raise Refusal("a rule needs a name", got=self.name)
         if not isinstance(self.criteria, Iterable):
-            raise Refusal(f"a rule needs a list of criteria, got {self.criteria!r}")
+            raise Refusal("a rule needs a list of criteria", got=self.criteria)
         object.__setattr__(self, "criteria", tuple(self.criteria))
         if not self.criteria or not all(isinstance(c, Criterion) for c in self.criteria):
             raise Refusal("a rule needs at least one earshift.engine.rules.Criterion")
@@ -336,11 +334,12 @@ class AgeCorrection:
         if self.table is None and self.sex not in ("male", "female"):
             raise Refusal(
                 "the shipped age table knows 'male' and 'female' only; for others give a table "
-                f"or no age correction, got {self.sex!r}"
+                "or no age correction",
+                got=self.sex,
             )
         for name in ("age_baseline", "age_now"):
             if not 0 <= finite(getattr(self, name), name) <= 120:
-                raise Refusal(f"{name} must be an age in years, got {getattr(self, name)!r}")
+                raise Refusal(f"{name} must be an age in years", got=getattr(self, name))
         if self.age_now < self.age_baseline:
             raise Refusal("age_now must not be below age_baseline")
 
@@ -421,7 +420,7 @@ def judge_ear(
     if not rule.needs_reference:
         raise Refusal(f"{rule.name} is a rule on thresholds: it compares nothing with a baseline")
     if ear not in (None, *EARS):
-        raise Refusal(f"ear must be left, right or None, got {ear!r}")
+        raise Refusal("ear must be left, right or None", got=ear)
     if None not in dates and dates[0] > dates[1]:  # type: ignore[operator]
         raise Refusal(
             f"the baseline ({dates[0]}) is later than the current audiogram ({dates[1]}): swapped?"

@@ -66,7 +66,7 @@ def _settings(given: object, kind: type[S]) -> S:
     if given is None:
         return kind()
     if not isinstance(given, kind):
-        raise Refusal(f"settings must be earshift.{kind.__name__}, got {given!r}")
+        raise Refusal(f"settings must be earshift.{kind.__name__}", got=given)
     return given
 
 
@@ -284,7 +284,7 @@ class Screen(Procedure):
         if self.ears is None:
             raise Refusal(f"this screen is of one ear: there is no {ear!r} ear to speak of")
         if ear not in EARS:
-            raise Refusal(f"ear must be 'right' or 'left', got {ear!r}")
+            raise Refusal("ear must be 'right' or 'left'", got=ear)
         return self._tracks[ear]
 
     def _track(self, ear: str | None = None) -> Track:

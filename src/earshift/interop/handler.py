@@ -28,7 +28,7 @@ class Handler:
 
     def __init__(self, sitting: Procedure) -> None:
         if not isinstance(sitting, Procedure):
-            raise Refusal(f"a handler needs an earshift Exam or Screen, got {sitting!r}")
+            raise Refusal("a handler needs an earshift Exam or Screen", got=sitting)
         self.sitting = sitting
         self.finished = False
         self._open: Tone | None = None
