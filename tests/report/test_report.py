@@ -35,7 +35,8 @@ def test_a_screen_is_shown_as_it_was_stored(changed: ExamBundle) -> None:
     shown = changed.results[0].shown
     assert shown["words"] in text
     rule = shown["rule"]
-    assert f"{rule['name']}: {rule['text']} ({rule['source']})" in text
+    meaning = rule["text"].removeprefix("standard threshold shift: ")
+    assert f"OSHA standard threshold shift: {meaning} ({rule['source']})" in text
     for expected in (
         "Right ear: screen for change",
         "Changed",
