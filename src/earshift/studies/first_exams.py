@@ -1,7 +1,7 @@
 """First exams of real ears: threshold error and whether intervals hold the truth, beside others."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,6 +12,7 @@ from earshift.engine.exam import Exam
 from earshift.engine.persons.answers import AnswerModel
 from earshift.engine.persons.people import Newcomer, Persons
 from earshift.engine.persons.posterior import Posterior, Sitting
+from earshift.engine.tone import Tone, Trial
 from earshift.simulate.classical import hughson_westlake
 from earshift.simulate.run import run
 from earshift.studies.case import Case, Ear, Row, seed_of
@@ -55,6 +56,15 @@ def begin_ideal(manner: Manner, seed: int) -> Posterior:
     return Sitting(
         prior, frequencies_hz=EXAM_HZ, seed=seed, answers=answers, persons=IDEAL_PERSONS
     ).before_any()
+
+
+def ideally_played(state: Posterior, person: Answerer, tones: int) -> Iterator[Posterior]:
+    """So many tones that the ideal observer wants: what is known after each."""
+    for _ in range(tones):
+        place, level = state.best()
+        tone = Tone(state.sitting.frequencies_hz[place], state.sitting.levels_db[level])
+        state = state.after(Trial(tone, person.hears(tone)))
+        yield state
 
 
 @dataclass(frozen=True)
@@ -109,8 +119,12 @@ class ExamCase(Case):
                     ),
                 )  # fmt: skip
             return out
-        begun = begin_exam(seed) if self.method == OWN else begin_ideal(manner, seed)
-        for state in played(begun, person, MARKS[-1], silent=False):
+        states = (
+            played(begin_exam(seed, MARKS[-1]), person, MARKS[-1], silent=False)
+            if self.method == OWN
+            else ideally_played(begin_ideal(manner, seed), person, MARKS[-1])
+        )
+        for state in states:
             if len(state.trials) in MARKS:
                 read(len(state.trials), *state.thresholds(HZ))
         return out
