@@ -1,9 +1,10 @@
 """First exams of real ears: threshold error and whether intervals hold the truth, beside others."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,16 +19,20 @@ from earshift.simulate.run import run
 from earshift.studies.case import Case, Ear, Row, seed_of
 from earshift.studies.sittings import EXAM_HZ, HZ, Answerer, Manner, begin_exam, played
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Array = NDArray[np.float64]
 
 MARKS = (10, 20, 30, 40, 50)  # tones after which thresholds are read
 SPREADS_DB = (2.0, 4.0, 8.0)
-OWN, IDEAL, FIELD, MANUAL = "earshift", "ideal", "field", "manual"
+OWN, IDEAL, FIELD, MANUAL, PEER = "earshift", "ideal", "field", "manual", "aepsych"
 METHOD_WORDS = {
     OWN: "earshift",
     IDEAL: "ideal observer: the same prior, spread and rates known",
     FIELD: "Gaussian-process field: `Exam.clinical` of version 0.1.0",
     MANUAL: "Hughson-Westlake, 5 dB steps",
+    PEER: "AEPsych's Gaussian process and BALD: any level and frequency, no lapses",
 }
 UNKNOWN = -1  # in place of whether an interval held the truth, where there is none
 IDEAL_PERSONS = 8000
@@ -139,3 +144,13 @@ def exam_cases(ears: Sequence[Ear], beside: int, seed: int = 0) -> list[ExamCase
         if number < beside:
             cases.append(ExamCase(ear, FIELD, seed=seed))
     return cases
+
+
+def beside_peers(frames: Mapping[str, "pl.DataFrame"], path: Path) -> dict[str, "pl.DataFrame"]:
+    """The rows of first exams with those that peers gave, where there are any."""
+    import polars as pl
+
+    if "exams" not in frames or not path.exists():
+        return {}
+    own = frames["exams"]
+    return {"exams": pl.concat([own, pl.read_csv(path, schema=own.schema)])}
