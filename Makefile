@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types bench bench-peers bench-store bench-serve results results-paper results-rules picture screenshots constraints clean help
+.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types bench bench-peers bench-store bench-serve results results-paper results-rules results-peers picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -122,6 +122,10 @@ results-rules: $(STAMP) ## run the studies of clinical verdicts and write their 
 	$(BIN)/earshift study notch --ears $(EARS) --out results/notch --json > /dev/null
 	$(BIN)/earshift study both --ears $(EARS) --people 60 --screened 60 --out results/both --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
+
+# First exams by AEPsych on the same listeners; after `make bench-peers`, which builds its environment.
+results-peers: $(STAMP)
+	$(BIN)/python benchmarks/peer_exams.py $(EARS) results/rules --peers .venv-peers/bin/python --count 8
 
 results-paper: $(STAMP) ## the paper's part of the results alone: under half an hour on 2 cores
 	@test -r $(EARS) || { echo "make results-paper needs the real ears: $(EARS) (set DATA=FOLDER)"; exit 1; }

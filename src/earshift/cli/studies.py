@@ -370,6 +370,7 @@ def study_rules(
             "brute_exams": model_checks.brute_exam_cases(drawn, brute // 2, seed),
         }
     frames = _run_parts(parts, out, jobs, cluster, as_json)
+    frames |= first_exams.beside_peers(frames, out / "peers.csv")
     command = (
         f"earshift study rules --half {half} --people {people} --pairs {pairs} --exams {exams} "
         f"--compared {compared} --bald {bald} --calibration {calibration} --model {model} "
