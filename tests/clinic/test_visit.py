@@ -100,6 +100,7 @@ def test_an_exam_asks_what_the_engine_asks_with_silence_between(store: Store, vi
     assert session.procedure.thresholds() == plain.thresholds()
 
 
+@pytest.mark.slow
 def test_a_session_loaded_anew_at_every_step_asks_the_same(store: Store, visit: Visit) -> None:
     imported(store, "right")
     unbroken = begin_screen(store, visit, max_tones=12)

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -133,8 +134,25 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     server.give_back(url)
 
 
+@cache
+def _empty_store() -> bytes:
+    """The file of an SQLite store that nobody has written to."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "store.db"
+        Store.open(file).close()
+        return file.read_bytes()
+
+
+def prepare(database: str | Path) -> None:
+    """Make the tables where this is a new SQLite file: a copy takes a tenth of the time."""
+    if "://" not in str(database) and not Path(database).exists():
+        Path(database).write_bytes(_empty_store())
+        Path(database).chmod(0o600)  # as the store makes it
+
+
 @pytest.fixture
 def store(database: str) -> Iterator[Store]:
     """An open, empty store, once for each kind of database."""
+    prepare(database)
     with Store.open(database) as opened:
         yield opened

@@ -342,6 +342,7 @@ def test_an_answer_sent_twice_or_out_of_order_changes_nothing(desk: Desk, app_st
     assert [trial.heard for trial in app_store.trials(exam_id)] == [True]
 
 
+@pytest.mark.slow
 def test_what_was_answered_elsewhere_is_asked_from_there(
     desk: Desk, database: str, app_store: Store
 ) -> None:
@@ -458,6 +459,7 @@ def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
     assert desk.post(f"/exams/{again['id']}/abandon", {"reason": "tired"})["state"] == "abandoned"
 
 
+@pytest.mark.slow
 def test_a_screen_goes_on_to_a_full_audiogram(desk: Desk) -> None:
     exam = desk.supervised()["exams"][0]["id"]
     screened = answer_to_the_end(desk, exam)
@@ -585,6 +587,7 @@ def test_the_shipped_tables_and_rules_name_their_sources(desk: Desk) -> None:
 # The listener -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
     person = desk.person(name="Canary Name")
     for ear in ("right", "left"):
@@ -648,6 +651,7 @@ def test_a_stop_voids_the_tone_and_asks_for_the_set_up_again(desk: Desk, app_sto
     assert late["state"] == "play"
 
 
+@pytest.mark.slow
 def test_an_answer_about_one_ear_never_counts_for_the_other(desk: Desk, app_store: Store) -> None:
     person = desk.person()
     for ear in ("right", "left"):
@@ -688,6 +692,7 @@ def test_another_device_than_planned_is_refused(desk: Desk) -> None:
     assert listener.ready()["state"] == "play"
 
 
+@pytest.mark.slow
 def test_without_calibration_levels_are_relative_to_the_end(desk: Desk) -> None:
     person = desk.person()
     device = desk.device()
@@ -725,6 +730,7 @@ def test_a_volume_that_is_wrong_stops_before_the_first_tone(desk: Desk) -> None:
     assert listener.ready()["presentation"]["level"] == 0
 
 
+@pytest.mark.slow
 def test_a_self_test_stays_below_its_caps(desk: Desk) -> None:
     """Somebody who hears nothing at all climbs as slowly as the limits say, and not above."""
     person = desk.person()
@@ -863,6 +869,7 @@ def test_a_rule_that_is_not_verified_needs_consent_and_says_so(desk: Desk) -> No
     assert "not verified" in answer_to_the_end(desk, exam)["words"]
 
 
+@pytest.mark.slow
 def test_frequencies_that_were_never_played_have_no_threshold(desk: Desk) -> None:
     """A calibration up to 4 kHz, a floor of 10 to 20 dB HL and a self-test's cap of 80."""
     person = desk.person()
@@ -881,6 +888,7 @@ def test_frequencies_that_were_never_played_have_no_threshold(desk: Desk) -> Non
         assert all(10 <= t["level"] <= 80 for t in shown.values())
 
 
+@pytest.mark.slow
 def test_without_calibration_the_own_level_is_found_again_after_a_break(desk: Desk) -> None:
     person = desk.person()
     device = desk.device()
