@@ -180,12 +180,14 @@ def test_what_public_names_give(name: str) -> None:
 # The program ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", of_all(CLI_RUNS, runs.STORIES))
 def test_commands(name: str, tmp_path: Path) -> None:
     now = runs.tell(runs.STORIES[name], tmp_path)
     the_same(CLI_RUNS[name], now, f"story {name!r}", exact=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", of_all(clinical("command line"), runs.CLINICAL))
 def test_commands_of_the_clinics_engine(name: str, tmp_path: Path) -> None:
     now = runs.tell(runs.CLINICAL[name], tmp_path)

@@ -472,6 +472,7 @@ SAME_CODE = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_give_one_code_to_two_people(store: Store, database: str) -> None:
     makers = [python(SAME_CODE, database) for _ in range(2)]
     for maker in makers:

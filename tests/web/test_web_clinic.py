@@ -274,6 +274,7 @@ def test_a_file_is_imported_whole_or_not_at_all(desk: Desk) -> None:
 # A supervised screen ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_screen_by_hand_from_the_first_tone_to_the_report(desk: Desk) -> None:
     test = desk.supervised()
     (exam,) = test["exams"]
@@ -431,6 +432,7 @@ def test_a_listeners_answer_takes_one_look_at_the_store_and_one_write(desk: Desk
         assert looks.taken() == (2, 2 if play["state"] == "done" else 1)
 
 
+@pytest.mark.slow
 def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
     exam = desk.supervised()["exams"][0]["id"]
     desk.post(f"/exams/{exam}/undo", status=409)
@@ -753,6 +755,7 @@ def test_a_self_test_stays_below_its_caps(desk: Desk) -> None:
 # The day ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_worklist_names_the_unfinished_the_changed_and_the_due(desk: Desk) -> None:
     late = desk.person(code="late")
     desk.reference(late, measured_on="2024-01-01")
@@ -862,6 +865,7 @@ def test_nothing_goes_on_with_a_device_that_failed_or_was_calibrated_anew(desk: 
     assert "calibrated anew" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_not_verified_needs_consent_and_says_so(desk: Desk) -> None:
     person = desk.person()
     desk.reference(person)
