@@ -25,9 +25,11 @@ screenshots: $(STAMP) ## pictures of the web app's pages, from the app itself
 demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 	$(BIN)/earshift demo
 
-test: $(STAMP) ## lint, types and all tests
+# One worker more than cores: tests that listen in real time, or start a server, wait more than they
+# compute.
+test: $(STAMP) ## lint, types and all tests: about eight minutes on two cores
 	$(MAKE) --no-print-directory check fhir-check
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 
 FAST := not browser and not server and not kills and not cluster and not slow
 test-fast: $(STAMP) ## lint, types and the tests that need no other program: about two minutes

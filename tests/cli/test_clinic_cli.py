@@ -20,6 +20,7 @@ from earshift.cli.app import NOT_FINISHED, STORE_TROUBLE
 from earshift.cli.database import EXIT_CODES
 from earshift.store import Store
 from earshift.store.trials import live_trials
+from support.databases import prepare
 
 Run = Callable[..., Any]
 AUDIOGRAMS = """person,date,left_500,left_1000,left_2000,left_3000,left_4000,left_6000,\
@@ -54,7 +55,8 @@ def run(db: Path) -> Run:
 
 
 @pytest.fixture
-def person(run: Run) -> int:
+def person(run: Run, db: Path) -> int:
+    prepare(db)
     return int(json.loads(run("person", "add", "--code", "A1", "--json"))["id"])
 
 
@@ -170,6 +172,7 @@ def test_an_exam_at_the_keyboard(run: Run, person: int, db: Path) -> None:
     assert "Not finished: earshift resume 1" in run("person", "show", 1)
 
 
+@pytest.mark.slow
 def test_the_resumed_exam_asks_what_the_unbroken_one_would_have(run: Run, person: int) -> None:
     options = (
         "exam",
@@ -207,6 +210,7 @@ def test_the_resumed_exam_asks_what_the_unbroken_one_would_have(run: Run, person
     assert "is done; only an open or paused exam" in run("resume", exam_id, code=2)
 
 
+@pytest.mark.slow
 def test_the_last_answer_can_be_taken_back_before_the_result(run: Run, referred: int) -> None:
     options = ("screen", "A1", "--ear", "left", "--seed", 1, "--no-practice", "--json")
     answers: list[str] = []
@@ -621,6 +625,7 @@ def examiner(db: Path) -> Iterator[Callable[..., Examiner]]:
         one.end()
 
 
+@pytest.mark.slow
 def test_killed_and_interrupted_and_resumed(
     run: Run, person: int, db: Path, examiner: Callable[..., Examiner]
 ) -> None:
@@ -643,6 +648,7 @@ def test_killed_and_interrupted_and_resumed(
         assert store.exam(1).state == "paused"
 
 
+@pytest.mark.slow
 def test_two_examiners_at_one_exam(
     run: Run, person: int, db: Path, examiner: Callable[..., Examiner]
 ) -> None:
@@ -661,6 +667,7 @@ def test_two_examiners_at_one_exam(
     assert [heard for _, heard in stored(db, 1)] == [True, False]
 
 
+@pytest.mark.slow
 def test_a_backup_while_an_exam_runs(
     run: Run, person: int, db: Path, tmp_path: Path, examiner: Callable[..., Examiner]
 ) -> None:

@@ -25,6 +25,7 @@ from earshift.clinic.session import Session
 from earshift.engine.rules import RULES
 from earshift.records import ImportedAudiogram, Person
 from earshift.store import Store
+from support.databases import prepare
 from support.helpers import HZ, MILD, NORMAL
 
 OSHA = RULES["osha-sts"]
@@ -38,6 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
+    prepare(path)
     with Store(path) as opened:
         yield opened
 
@@ -165,6 +167,7 @@ def test_audiograms_are_judged_by_rule_against_the_oldest(store: Store, person: 
     assert (history.proposal.reason, history.proposal.exam_id) == (PERSISTENT, newest)
 
 
+@pytest.mark.slow
 def test_full_exams_and_screens_have_a_probability(store: Store, person: Person) -> None:
     first = full_exam(store, person, NORMAL)
     same = full_exam(store, person, NORMAL)
@@ -186,6 +189,7 @@ def test_full_exams_and_screens_have_a_probability(store: Store, person: Person)
     assert rows[screen].against == first
 
 
+@pytest.mark.slow
 def test_a_revision_changes_what_comes_and_nothing_that_was(store: Store, person: Person) -> None:
     first = full_exam(store, person, NORMAL)
     worse = full_exam(store, person, WORSE)

@@ -100,10 +100,11 @@ def test_an_exam_asks_what_the_engine_asks_with_silence_between(store: Store, vi
     assert session.procedure.thresholds() == plain.thresholds()
 
 
+@pytest.mark.slow
 def test_a_session_loaded_anew_at_every_step_asks_the_same(store: Store, visit: Visit) -> None:
     imported(store, "right")
-    unbroken = begin_screen(store, visit)
-    broken = begin_screen(store, visit)
+    unbroken = begin_screen(store, visit, max_tones=12)
+    broken = begin_screen(store, visit, max_tones=12)
     number = 0
     while not unbroken.done:
         broken = Session(store, broken.record.id, **MH)
@@ -112,7 +113,7 @@ def test_a_session_loaded_anew_at_every_step_asks_the_same(store: Store, visit: 
         unbroken.answer(heard)
         broken.answer(heard)
         number += 1
-    assert number >= 2
+    assert number > 12  # with silence between
     assert Session(store, broken.record.id, **MH).done
     assert broken.view().to_result() == unbroken.view().to_result()
 

@@ -263,6 +263,7 @@ def test_a_device_that_may_be_off_explains_a_shift_of_all() -> None:
 # Exams -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_clinical_exam_is_an_exam_that_stops_by_itself() -> None:
     steady = es.Listener(MILD, seed=3, spread_db=2.0)
     exam = answered(es.Exam.clinical(seed=5, max_tones=80), steady)

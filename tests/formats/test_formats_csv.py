@@ -366,6 +366,7 @@ def test_an_ear_has_only_so_many_frequencies(tmp_path: Path) -> None:
     assert "at most 100 frequencies" in reasons(found)[102]
 
 
+@pytest.mark.slow
 def test_too_many_rejected_rows_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="split it"):
         read(tmp_path, "person,left500\n" + ",1\n" * (MAX_ITEMS + 1))

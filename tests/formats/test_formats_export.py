@@ -382,6 +382,7 @@ def test_an_interrupted_export_leaves_no_result(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet", "fhir"])
 def test_memory_does_not_grow_with_the_visits(
     tmp_path: Path, visits: list[VisitBundle], kind: str, monkeypatch: pytest.MonkeyPatch

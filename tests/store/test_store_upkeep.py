@@ -402,6 +402,7 @@ APPEND = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_writing_at_once_lose_nothing(store: Store, database: str) -> None:
     shared, own = an_exam(store), an_exam(store, a_person(store, "2"))
     writers = [
@@ -444,6 +445,7 @@ CREATE = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_may_make_the_same_store(database: str) -> None:
     makers = [python(CREATE, database, str(n)) for n in range(3)]
     for maker in makers:
@@ -470,6 +472,7 @@ SAME_CODE = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_give_one_code_to_two_people(store: Store, database: str) -> None:
     makers = [python(SAME_CODE, database) for _ in range(2)]
     for maker in makers:

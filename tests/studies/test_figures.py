@@ -126,6 +126,7 @@ def curve(strategy: str) -> Curve:
     return Curve(strategy, [0.5, 0.7, 0.9], [0.4, 0.5, 0.8], [0.6, 0.8, 0.95])
 
 
+@pytest.mark.slow
 def test_the_other_pictures_are_written(tmp_path: Path) -> None:
     curves = [curve(strategy) for strategy in figures.STYLES]
     panels = figures.save_strategy_panels([("a", curves), ("b", curves)], tmp_path / "panels.png")
@@ -141,6 +142,7 @@ def test_the_other_pictures_are_written(tmp_path: Path) -> None:
         assert_picture(path)
 
 
+@pytest.mark.slow
 def test_a_picture_shows_its_data(tmp_path: Path) -> None:
     """Other numbers, another picture; the same numbers, the same."""
     names = ["normal", "mild"]

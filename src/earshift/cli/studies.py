@@ -33,6 +33,24 @@ Cluster = Annotated[
 Reps = Annotated[int, typer.Option(min=1, help="Repetitions of every condition.")]
 
 
+def _retired(why: str) -> Any:
+    """An option of 0.1.0 that is taken as before, so that scripts still run, but warns."""
+    says = f"No longer does anything: {why}."
+
+    def warn(context: typer.Context, option: typer.CallbackParam, value: int) -> int:
+        source = context.get_parameter_source(str(option.name))
+        if source is not None and source.name != "DEFAULT":
+            typer.secho(f"earshift: {option.opts[0]}: {says}", fg="yellow", err=True)
+        return value
+
+    return typer.Option(min=0, callback=warn, help=says)
+
+
+Full = Annotated[int, _retired("no full audiograms follow; --exams has those of first exams")]
+Frontier = Annotated[int, _retired("all screens decide by one Bayes factor, at no other limits")]
+Sensitivity = Annotated[int, _retired("screens of both ears rest on one belief about their tie")]
+
+
 def _run_study(
     cases: "Sequence[Case]",
     out: Path,
@@ -338,6 +356,8 @@ def study_rules(
     brute: Annotated[
         int, typer.Option(min=0, help="Screens checked by brute force, and half as many exams.")
     ] = 20,
+    full: Full = 40,
+    frontier: Frontier = 60,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,
@@ -390,6 +410,7 @@ def study_both(
     ),
     people: Annotated[int, typer.Option(min=2, help="People examined, both ears of each.")] = 150,
     screened: Annotated[int, typer.Option(min=2, help="How many of them are screened.")] = 100,
+    sensitivity: Sensitivity = 40,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,
