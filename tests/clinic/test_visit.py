@@ -227,7 +227,7 @@ def test_undo_keeps_the_row_and_asks_the_same_again(store: Store, visit: Visit) 
         assert again == Session(store, session.record.id, **MH).presentation()
     assert len(store.trials(session.record.id)) == 10
     assert session.presentation().number == 11
-    with pytest.raises(ValueError, match="no answer to take back"):
+    with pytest.raises(ValueError, match="no answer to undo"):
         session.undo()
 
 
@@ -255,7 +255,7 @@ def test_the_result_is_stored_as_shown_and_the_exam_is_closed(store: Store, visi
         assert row["level_db_hl"] == pytest.approx(20, abs=1.5)
     record = store.exam(session.record.id)
     assert (record.state, record.reference_exam_id) == ("done", reference)
-    with pytest.raises(ValueError, match="is done and takes no answers"):
+    with pytest.raises(ValueError, match="is done and takes no more answers"):
         session.answer(True)
     with pytest.raises(ValueError, match="is done"):
         session.undo()
@@ -288,7 +288,7 @@ def test_pause_and_resume(store: Store, visit: Visit) -> None:
     shown = session.presentation()
     session.pause()
     assert store.exam(session.record.id).state == "paused"
-    with pytest.raises(ValueError, match="is paused and takes no answers"):
+    with pytest.raises(ValueError, match="is paused and takes no more answers"):
         session.answer(True)
     later = Session(store, session.record.id, author="ks")
     later.resume()
@@ -453,9 +453,9 @@ def test_what_cannot_be_a_reference(store: Store, person: Person, visit: Visit) 
     screen = begin_screen(store, visit)
     begun = begin_exam(store, visit)
     for exam_id, words in (
-        (others, "another person's"),
+        (others, "belongs to another person"),
         (left, "of the left ear"),
-        (screen.record.id, "a screen is no full exam"),
+        (screen.record.id, "a screen is not a full exam"),
         (begun.record.id, "it is open and not a full exam"),
         (999, "there is no exam 999"),
     ):

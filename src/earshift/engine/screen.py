@@ -56,8 +56,8 @@ S = TypeVar("S", RuleSettings, NotchSettings)
 
 FIRST_VERSION = "0.1.0"  # whose designs name no engine
 BEGUN_BEFORE = (
-    "This screen was begun with version 0.1.0 and judged from all of its answers by the present "
-    "method: its next tone may have been another one."
+    "This screen was started with version 0.1.0. All its answers are judged by the present "
+    "method, so its later tones may differ from those of that version."
 )
 
 
