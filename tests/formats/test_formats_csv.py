@@ -283,7 +283,9 @@ def test_only_the_flagged_ear_is_a_baseline(tmp_path: Path) -> None:
     how = {"timezone": "America/Chicago"}
     found = read(tmp_path, mie(ear, ear, "NO,YES"), "mie", **how)
     assert [item.ear for item in found.accepted] == ["right"]
-    assert [(out.row, out.reason) for out in found.left_out] == [(2, "the left ear is no baseline")]
+    assert [(out.row, out.reason) for out in found.left_out] == [
+        (2, "the left ear is not a baseline")
+    ]
     every = read(tmp_path, mie(ear, ear, "NO,YES"), "mie", baselines_only=False, **how)
     assert {item.ear: item.source for item in every.accepted} == {
         "left": "file.csv, CSV, not a baseline",

@@ -253,7 +253,7 @@ def test_a_zoneless_time_takes_the_callers_zone(tmp_path: Path) -> None:
         (b'{"a":' * 100_000, "nested too deeply"),
         (b"[" + b"0," * 2_100_000 + b"0]", "about 2,100,001 values"),
         (b'{"a": 1, "a": 2}', "'a' appears twice"),
-        (b'{"a": NaN}', "NaN is not a number"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
         (b'{"a": -Infinity}', "not a JSON number"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b"[]", "a JSON list"),
