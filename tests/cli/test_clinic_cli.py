@@ -99,7 +99,7 @@ def test_a_person_from_adding_to_correcting(run: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["add", "--code", "A1"], "is person 1's already, got 'A1'"),
+        (["add", "--code", "A1"], "already belongs to person 1, got 'A1'"),
         (["add", "--born", "03.02.1980"], "must look like YYYY-MM-DD, got '03.02.1980'"),
         (["add", "--born", "2980-01-01"], "must lie between 1880-01-01 and today"),
         (["add", "--born", "1980-02-30"], "must look like YYYY-MM-DD"),
@@ -137,7 +137,7 @@ def test_erasing_warns_asks_and_says_that_backups_remain(run: Run, referred: int
         app, ["person", "erase", "A1", "--reason", "asked for it", "--db", str(db)], input="y\n"
     )
     assert done.exit_code == 0
-    assert "Backups" in done.stderr
+    assert "backups" in done.stderr
     assert run("person", "list", "--search", "A1") == f"Nobody found in {db}\n"
     assert "Erased on" in run("person", "show", 1)
     assert len(json.loads(run("person", "show", 1, "--json"))["exams"]) == 2

@@ -150,7 +150,7 @@ def test_limits_that_hide_the_reference_give_no_unchanged_without_a_rule_either(
     ],
 )
 def test_deliveries_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"answer|test|confirmed"):
+    with pytest.raises(ValueError, match=r"answer|mode|confirmed"):
         Delivery(**wrong)
 
 
