@@ -255,7 +255,7 @@ def test_the_result_is_stored_as_shown_and_the_exam_is_closed(store: Store, visi
         assert row["level_db_hl"] == pytest.approx(20, abs=1.5)
     record = store.exam(session.record.id)
     assert (record.state, record.reference_exam_id) == ("done", reference)
-    with pytest.raises(ValueError, match="is done and takes no more answers"):
+    with pytest.raises(ValueError, match="is done and takes no answers"):
         session.answer(True)
     with pytest.raises(ValueError, match="is done"):
         session.undo()
@@ -288,7 +288,7 @@ def test_pause_and_resume(store: Store, visit: Visit) -> None:
     shown = session.presentation()
     session.pause()
     assert store.exam(session.record.id).state == "paused"
-    with pytest.raises(ValueError, match="is paused and takes no more answers"):
+    with pytest.raises(ValueError, match="is paused and takes no answers"):
         session.answer(True)
     later = Session(store, session.record.id, author="ks")
     later.resume()

@@ -102,7 +102,7 @@ def exam_to_extend(
         )
     if expected is not None:
         if found.state != "open":
-            raise ExamChanged(f"{{exam}} is {found.state} and takes no more answers", exam=exam_id)
+            raise ExamChanged(f"{{exam}} is {found.state} and takes no answers", exam=exam_id)
         if (found.last_number, found.void) != expected:
             raise ExamChanged(
                 "another program is also working on {exam}; its answers are kept, this one was "
