@@ -224,7 +224,11 @@ def test_ears_and_people_are_never_mixed(store: Store, person: Person) -> None:
     others = imported(store, MILD, 2024, code="B2")
     assert [o.note for o in ear_history(store, person.id, "right").occasions] == ["the baseline"]
     assert [o.note for o in ear_history(store, person.id, "left").occasions] == ["the baseline"]
-    for exam_id, words in ((others, "another person's"), (2, "never mixed"), (99, "no exam 99")):
+    for exam_id, words in (
+        (others, "belongs to another person"),
+        (2, "never mixed"),
+        (99, "no exam 99"),
+    ):
         with pytest.raises(ValueError, match=words):
             revise_baseline(store, person.id, "right", exam_id, author="dr", reason="x")
     assert store.baselines(person.id) == []
@@ -233,7 +237,7 @@ def test_ears_and_people_are_never_mixed(store: Store, person: Person) -> None:
 def test_a_revision_needs_a_reason_and_a_full_exam(store: Store, person: Person) -> None:
     imported(store, NORMAL, 2020)
     screen = screened(store, person, NORMAL)
-    with pytest.raises(ValueError, match="a screen is no full exam"):
+    with pytest.raises(ValueError, match="a screen is not a full exam"):
         revise_baseline(store, person.id, "right", screen, author="dr", reason="x")
     for nothing in ("", "  ", None):
         with pytest.raises(ValueError, match="reason"):

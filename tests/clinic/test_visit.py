@@ -228,7 +228,7 @@ def test_undo_keeps_the_row_and_asks_the_same_again(store: Store, visit: Visit) 
         assert again == Session(store, session.record.id, **MH).presentation()
     assert len(store.trials(session.record.id)) == 10
     assert session.presentation().number == 11
-    with pytest.raises(ValueError, match="no answer to take back"):
+    with pytest.raises(ValueError, match="no answer to undo"):
         session.undo()
 
 
@@ -454,9 +454,9 @@ def test_what_cannot_be_a_reference(store: Store, person: Person, visit: Visit) 
     screen = begin_screen(store, visit)
     begun = begin_exam(store, visit)
     for exam_id, words in (
-        (others, "another person's"),
+        (others, "belongs to another person"),
         (left, "of the left ear"),
-        (screen.record.id, "a screen is no full exam"),
+        (screen.record.id, "a screen is not a full exam"),
         (begun.record.id, "it is open and not a full exam"),
         (999, "there is no exam 999"),
     ):

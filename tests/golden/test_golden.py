@@ -169,7 +169,7 @@ def test_what_0_1_0_saved(name: str) -> None:
         return
     screen = sittings.read_back(before["saved"])
     assert plain([trial.to_dict() for trial in screen.trials]) == before["saved"]["trials"]
-    assert "begun with version 0.1.0" in str(screen.verdict())
+    assert "started with version 0.1.0" in str(screen.verdict())
 
 
 @pytest.mark.parametrize("name", of_all(VALUES, values.VALUES))

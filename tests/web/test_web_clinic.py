@@ -717,7 +717,7 @@ def test_without_calibration_levels_are_relative_to_the_end(desk: Desk) -> None:
     assert desk.get(f"/exams/{test['exams'][0]['id']}")["decision"] == "unchanged"
     elsewhere = desk.device(name="tablet")
     refused = desk.test(person, 409, device=elsewhere, answered_by="listener", mode="self")
-    assert "without calibration" in refused["detail"]
+    assert "uncalibrated levels" in refused["detail"]
 
 
 def test_a_volume_that_is_wrong_stops_before_the_first_tone(desk: Desk) -> None:
@@ -863,7 +863,7 @@ def test_nothing_goes_on_with_a_device_that_failed_or_was_calibrated_anew(desk: 
         "full_scale_db_spl": {e: {"500": 90, "8000": 90} for e in ("right", "left")},
     }
     desk.post(f"/devices/{device}/calibrations", body, 201)
-    assert "calibrated anew" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
+    assert "calibrated again" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
 
 
 @pytest.mark.slow
@@ -968,12 +968,12 @@ def test_what_is_offered_as_a_reference_is_what_is_taken(desk: Desk) -> None:
     )
     assert (second["exam"], second["default"], second["baseline"]) == (new, False, False)
     assert {one["reason"] for one in (first, second)} == {None}
-    device = desk.device()  # without calibration: nothing measured elsewhere compares with it
+    device = desk.device()  # uncalibrated levels: nothing measured elsewhere compares with it
     relative = _offered(desk, person, device)
     assert [one["default"] for one in relative] == [False, False]
     assert all("same device" in one["reason"] for one in relative)
     refused = desk.test(person, 409, device=device, reference={"right": old})
-    assert "without calibration" in refused["detail"]
+    assert "uncalibrated levels" in refused["detail"]
     chosen = {"ear": "right", "exam": new, "reason": "revised"}
     desk.post(f"/people/{person}/baseline", chosen)
     assert [one["exam"] for one in _offered(desk, person)] == [new, old]

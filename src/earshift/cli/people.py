@@ -66,7 +66,7 @@ def person_add(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a person. All of it may be left out; no two people have the same code."""
+    """Add a person. Everything is optional, but no two people can have the same code."""
     with opened(db) as store:
         person = store.add_person(author=author_name(author), **_identity(code, name, born, sex))
     if as_json:
@@ -186,9 +186,9 @@ def person_correct(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Correct code, name, date of birth or sex. What was known before is kept.
+    """Correct code, name, date of birth or sex. The earlier details are kept.
 
-    An empty text (--name "") means that it is not known.
+    An empty text (--name "") means unknown.
     """
     from earshift.clinic.people import find_person
 
@@ -211,7 +211,7 @@ def person_erase(
     who: Who,
     reason: Reason,
     delete_trials: Annotated[
-        bool, typer.Option("--delete-trials", help="Delete the visits and all answers as well.")
+        bool, typer.Option("--delete-trials", help="Also delete the visits and all answers.")
     ] = False,
     yes: Yes = False,
     db: Database = None,
@@ -238,5 +238,5 @@ def person_erase(
     else:
         typer.echo(f"Erased person {erased.id}")
     typer.echo(
-        "Backups and exports made before still hold this person: delete them as well", err=True
+        "Earlier backups and exports still contain this person: delete them as well", err=True
     )

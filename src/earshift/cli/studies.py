@@ -344,11 +344,11 @@ def study_rules(
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of workers.")] = 700,
     exams: Annotated[int, typer.Option(min=0, help="Ears of the study of first exams.")] = 150,
     compared: Annotated[
-        int, typer.Option(min=0, help="Ears tested by audiograms as people take them today.")
+        int, typer.Option(min=0, help="Ears tested by audiograms as they are taken today.")
     ] = 300,
     bald: Annotated[int, typer.Option(min=0, help="Ears tested by BALD, then compared.")] = 30,
     calibration: Annotated[
-        int, typer.Option(min=0, help="Ears for calibration, eight shifts each and rule.")
+        int, typer.Option(min=0, help="Ears for calibration, eight shifts each per rule.")
     ] = 150,
     model: Annotated[
         int, typer.Option(min=0, help="References to draw ears of the model from, eight each.")

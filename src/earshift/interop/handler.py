@@ -22,8 +22,8 @@ class Handler:
     >>> for tone in Handler(exam):
     ...     handler.addResponse(present(tone))
 
-    The loop ends when the exam is done, or after `finished = True`. A stimulus that got no answer
-    is a mistake of the script and refused at the next turn.
+    The loop ends when the exam is done, or after `finished = True`. A stimulus without an answer is
+    a mistake in the script: the next turn is refused.
     """
 
     def __init__(self, sitting: Procedure) -> None:
