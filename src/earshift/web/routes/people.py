@@ -171,6 +171,22 @@ def correct_person(
     return views.person(here.store, changed)
 
 
+@router.post("/people/{person}/merge")
+def merge_people(person: m.Id, merging: m.Merging, here: Here, user: Examiner) -> m.Person:
+    """Make another record of the same person part of this one; it can be undone."""
+    found, other = here.person(person), here.row("people", merging.other)
+    here.store.merge_people(other, found.id, author=user.name, reason=merging.reason)
+    return views.person(here.store, found)
+
+
+@router.post("/people/{person}/separate")
+def separate_people(person: m.Id, why: m.NeededReason, here: Here, user: Examiner) -> m.Person:
+    """Undo a merge: this record has its own visits again."""
+    found = here.person(person)
+    here.store.separate_people(found.id, author=user.name, reason=why.reason)
+    return views.person(here.store, here.store.person(found.id))
+
+
 @router.post("/people/{person}/notes", status_code=HTTPStatus.CREATED)
 def add_note(person: m.Id, note: m.NewNote, here: Here, user: Examiner) -> m.NoteShown:
     found = here.person(person)
