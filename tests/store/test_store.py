@@ -245,9 +245,7 @@ def test_the_erased_get_nothing_new(store: Store) -> None:
 
 # Append-only
 
-TABLES = sorted(
-    name for name, table in tables.metadata.tables.items() if not table.info["rebuilt"]
-)
+TABLES = sorted(name for name, table in tables.metadata.tables.items() if not table.info["rebuilt"])
 
 
 @pytest.fixture

@@ -179,6 +179,8 @@ class ReferenceChoices(Answer):
 
 
 class PersonFile(Person):
+    next_due: date | None  # of the next full audiogram; null: an ear has none yet
+    others: list[Person]  # other records of the same person
     exams: list[ExamSummary]
     baselines: dict[str, EarBaseline]
     references: list[ReferenceChoices]

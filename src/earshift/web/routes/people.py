@@ -13,6 +13,7 @@ from earshift.clinic.audiograms import store_references, store_typed_audiogram
 from earshift.clinic.devices import device_today
 from earshift.clinic.people import clean_identity
 from earshift.clinic.references import baseline_exam, choices
+from earshift.clinic.worklist import next_due
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import EARS, RELATIVE_LEVEL
 from earshift.records import measured_on
@@ -60,6 +61,8 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
     real = [(exam, one) for exam, one in pairs if one.sound != "simulated"]
     return m.PersonFile(
         **views.person(here.store, found).model_dump(),
+        next_due=next_due(here.store, found.id),
+        others=views.people(here.store, here.store.merged_into(found.id)),
         exams=summaries,
         baselines={ear: _baseline(here, found.id, ear) for ear in EARS},
         references=_references(here, found.id),
