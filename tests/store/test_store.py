@@ -245,7 +245,7 @@ def test_the_erased_get_nothing_new(store: Store) -> None:
 
 # Append-only
 
-TABLES = sorted(tables.metadata.tables)
+TABLES = sorted(name for name, table in tables.metadata.tables.items() if not table.info["rebuilt"])
 
 
 @pytest.fixture
@@ -282,6 +282,9 @@ def filled(store: Store, database: str) -> str:
                 },
             ),
             (tables.key_ends, {"key_id": 1, "reason": "logout"}),
+            (tables.closings, {"exam_id": 1, "closed": True, "reason": "seen"}),
+            (tables.merges, {"person_id": 1, "into_id": None, "reason": "two people"}),
+            (tables.site_settings, {"name": "retest_days", "value": 21, "reason": "ours"}),
             (
                 tables.login_attempts,
                 {"name_sha256": "x", "address": "x", "succeeded": True, "at": now},

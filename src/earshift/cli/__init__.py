@@ -12,6 +12,7 @@ from earshift.cli import (
     simulation,
     studies,
     users,
+    worklist,
 )
 from earshift.cli.app import app
 
@@ -28,4 +29,5 @@ __all__ = [
     "simulation",
     "studies",
     "users",
+    "worklist",
 ]

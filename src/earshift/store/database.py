@@ -25,7 +25,7 @@ WAIT_SECONDS = 30.0  # for another process that is writing; an import may take a
 CONNECT_SECONDS = 10  # for a server that does not answer
 SQLITE_MAGIC = b"SQLite format 3\x00"
 # Numbers for PostgreSQL's advisory locks; any that no other program in the database locks.
-MIGRATION_LOCK, CODES_LOCK = 7305137, 7305138
+MIGRATION_LOCK, CODES_LOCK, STANDINGS_LOCK = 7305137, 7305138, 7305139
 
 
 def address(where: str | Path | None) -> Path | URL:

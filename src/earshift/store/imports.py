@@ -43,7 +43,7 @@ def import_one(
         exams.exams_query()
         .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
         .where(
-            t.visits.c.person_id == person.id,
+            t.visits.c.person_id.in_(people.records_of(connection, person.id)),
             t.exams.c.kind == "audiogram",
             t.exams.c.ear == ear,
             t.exams.c.measured_at.is_not_distinct_from(measured),
@@ -92,7 +92,7 @@ def _imported_person(connection: Connection, item: ImportedAudiogram, author: st
     person = people.find_by_code(connection, given["code"])
     if person is None:
         return people.insert_person(connection, given, author)
-    person = people.living_person(connection, person.id)
+    person = people.living_person(connection, person.merged_into or person.id)
     merged = {name: getattr(person, name) for name in people.IDENTITY}
     for name in ("name", "birth_date", "sex"):
         if given[name] is None:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 EXAMINER_PAGES = {
     "/": "today",
+    "/worklist": "worklist",
+    "/settings": "settings",
     "/people/{handle}": "person",
     "/people/{handle}/test": "begin",
     "/exams/{handle}": "exam",

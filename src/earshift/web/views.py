@@ -32,7 +32,8 @@ BY_STATE = {
 
 def people(store: Store, found: Iterable[records.Person]) -> list[m.Person]:
     found = list(found)
-    handles = store.handles("people", [person.id for person in found])
+    others = [one.merged_into for one in found if one.merged_into is not None]
+    handles = store.handles("people", [*(person.id for person in found), *others])
     return [
         m.Person(
             id=handles[person.id],
@@ -41,6 +42,11 @@ def people(store: Store, found: Iterable[records.Person]) -> list[m.Person]:
             birth_date=person.birth_date,
             sex=person.sex,
             erased=person.erased_at is not None,
+            department=person.department,
+            job=person.job,
+            hired_on=person.hired_on,
+            left_on=person.left_on,
+            merged_into=handles.get(person.merged_into or 0),
         )
         for person in found
     ]
