@@ -184,7 +184,12 @@ class Procedure(Viewed):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild an exam from `to_dict`'s data; it asks the same next tone."""
+        """Rebuild an exam from `to_dict`'s data; it asks the same next tone.
+
+        Data that `Handler.saveAsJson` wrote are taken as well.
+        """
+        if isinstance(data, Mapping) and "kind" not in data and "exam" in data:
+            data = data["exam"]
         try:
             if data["kind"] != cls.kind or data["schema"] != SCHEMA:
                 raise Refusal(
