@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types bench bench-peers bench-store bench-serve results results-paper results-rules results-peers picture screenshots constraints clean help
+.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -90,6 +90,14 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# PsychoPy without its own requirements, with the few that its handlers import.
+psychopy-check: $(STAMP) ## compare es.Handler with PsychoPy's own handlers, in an environment of its own
+	$(PYTHON) -m venv .venv-psychopy
+	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check --no-deps psychopy==2026.2.5
+	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e . \
+		-r benchmarks/psychopy-requirements.txt
+	.venv-psychopy/bin/python benchmarks/psychopy_check.py
+
 bench: $(STAMP) ## speed, as ratios in one run (with the peers when bench-peers has built them)
 	$(BIN)/python benchmarks/bench.py
 
@@ -154,4 +162,4 @@ constraints: ## pin the versions of everything, without addresses
 		--no-emit-find-links pyproject.toml -o constraints.txt
 
 clean:
-	rm -rf $(VENV) .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-peers .venv-psychopy build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

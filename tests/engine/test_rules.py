@@ -742,7 +742,7 @@ def test_a_rule_goes_through_json_and_back(name: str) -> None:
 criteria = st.builds(
     Criterion,
     st.lists(st.sampled_from(HZ), min_size=1, max_size=4, unique=True).map(tuple),
-    st.integers(-5, 40).map(float) | st.floats(0.5, 60.0),
+    st.integers(1, 40).map(float) | st.floats(0.5, 60.0),
     st.sampled_from(["mean", "all"]),
 )
 own_rules = st.builds(

@@ -33,7 +33,8 @@ from earshift.engine.persons.design import Design, Stopping
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
 from earshift.engine.persons.posterior import Posterior
 from earshift.engine.persons.reference import joined
-from earshift.engine.procedure import Procedure
+from earshift.engine.procedure import FIT, Procedure
+from earshift.engine.psychometric import Curves, Estimate, rate_estimate
 from earshift.engine.refusal import Refusal
 from earshift.engine.thresholds import (
     AUDIOMETRIC_HZ,
@@ -344,11 +345,42 @@ class ClinicalExam(Exam):
         softest = self.domain.intensity.values[0]
         return np.asarray(np.maximum(levels, softest) + INTERAURAL_DB[self.transducer])
 
-    def _threshold_draws(self, locations: list[tuple[float, ...]], ear: str | None) -> Array:
+    def _curves(self, locations: list[tuple[float, ...]], ear: str | None) -> Curves:
         people = self.state.samples(SAMPLES)
         number = 0 if ear is None else EARS.index(ear)
         levels = self.state.at(people.after, [place[0] for place in locations], number)
-        return as_model_units(levels, self.domain)
+        return Curves(
+            threshold=as_model_units(levels, self.domain),
+            spread=np.exp(people.log_spread[:, [number]]) / self.domain.intensity.scale,
+            guess=self._chance(FIT).permutation(self._guesses(SAMPLES)),
+            lapse=people.lapse,
+        )
+
+    def _guesses(self, count: int) -> Array:
+        """Guess rates by their probability, so many of them."""
+        rates = self.listening.design.answers.guesses
+        mass = self.state.mass(0).sum(axis=(0, 2))
+        edges = np.cumsum(mass / mass.sum())
+        which = np.searchsorted(edges, (np.arange(count) + 0.5) / count)
+        return np.array(rates)[np.minimum(which, len(rates) - 1)]
+
+    def lapse_rate(self) -> Estimate:
+        """Probability of "missed" in spite of hearing, as the answers leave it.
+
+        Of somebody who attends to the task: tones missed in a row are inattention.
+        """
+        lapses, counts = np.unique(self.state.samples(SAMPLES).lapse, return_counts=True)
+        return rate_estimate(lapses, counts.astype(float))
+
+    def _attentive(self, shape: tuple[int, int], rng: np.random.Generator) -> Mask:
+        answers = self.listening.design.answers
+        out = np.empty(shape, dtype=bool)
+        now = rng.random(shape[0]) >= answers.off_at_start
+        for column in range(shape[1]):
+            out[:, column] = now
+            change = rng.random(shape[0])
+            now = np.where(now, change >= answers.goes_off, change < answers.comes_back)
+        return out
 
     def _design(self) -> dict[str, Any]:
         design = {

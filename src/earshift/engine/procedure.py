@@ -21,6 +21,7 @@ from earshift.engine.ears import ear_of, tested_ears
 from earshift.engine.limits import Limits, allowed
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Stimulus, Tone, Trial
+from earshift.engine.views import Viewed
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -28,7 +29,7 @@ Mask = NDArray[np.bool_]
 SCHEMA = 1  # of to_dict
 
 # Separate streams of chance for separate purposes, so that none depends on whether another ran.
-PICK, SAMPLE = 1, 2
+PICK, SAMPLE, FIT = 1, 2, 3
 
 
 def chance(seed: int, count: int, purpose: int) -> np.random.Generator:
@@ -36,7 +37,7 @@ def chance(seed: int, count: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng((seed, count, purpose))
 
 
-class Procedure(ABC):
+class Procedure(Viewed, ABC):
     """What an `Exam` and a `Screen` have in common; see there for the parameters."""
 
     kind: ClassVar[str]
@@ -89,6 +90,26 @@ class Procedure(ABC):
     def _take(self, trial: Trial, ear: str | None) -> None:
         """Add a trial of an ear, which is None where only one is tested."""
         self._trials = (*self._trials, trial)
+
+    def undo(self) -> Trial:
+        """Take back the answer to the last tone, and give that trial.
+
+        What is left is as if it had never been told: the same next tone, the same numbers. Answers
+        to silence and presses stay.
+        """
+        if not self._trials:
+            raise Refusal("there is no answer to take back: no tone has been answered yet")
+        last = self._trials[-1]
+        self._drop(last, None if self.ears is None else ear_of(last.tone))
+        return last
+
+    def _drop(self, trial: Trial, ear: str | None) -> None:
+        """Forget the last trial, and what was computed from it."""
+        self._trials, self._next = self._trials[:-1], None
+
+    @property
+    def _shown_ears(self) -> tuple[str | None, ...]:
+        return self._tested
 
     def ask(self) -> Tone:
         """The tone to play next. Asking again gives the same tone until it is answered.
@@ -165,7 +186,12 @@ class Procedure(ABC):
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild an exam from `to_dict`'s data; it asks the same next tone."""
+        """Rebuild an exam from `to_dict`'s data; it asks the same next tone.
+
+        Data that `Handler.saveAsJson` wrote are taken as well.
+        """
+        if isinstance(data, Mapping) and "kind" not in data and "exam" in data:
+            data = data["exam"]
         try:
             if data["kind"] != cls.kind or data["schema"] != SCHEMA:
                 raise Refusal(

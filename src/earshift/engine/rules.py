@@ -51,6 +51,11 @@ class Criterion:
             raise Refusal(
                 "a criterion needs different, positive frequencies", got=self.frequencies_hz
             )
+        if min(clean) < 100.0 or max(clean) > 20000.0:
+            raise Refusal(
+                "a criterion has frequencies from 100 to 20000 Hz (not kHz), got "
+                f"{self.frequencies_hz!r}"
+            )
         object.__setattr__(self, "frequencies_hz", clean)
         object.__setattr__(self, "at_least_db", finite(self.at_least_db, "at_least_db"))
         if self.combine not in ("mean", "all"):
@@ -96,6 +101,16 @@ class Rule:
         object.__setattr__(self, "criteria", tuple(self.criteria))
         if not self.criteria or not all(isinstance(c, Criterion) for c in self.criteria):
             raise Refusal("a rule needs at least one earshift.engine.rules.Criterion")
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse shifts that every unchanged ear has."""
+        least = min(c.at_least_db for c in self.criteria)
+        if not least > 0.0:
+            raise Refusal(
+                f"a rule on shifts needs criteria above 0 dB, got {least:g}",
+                advice="worse is positive; for thresholds that got better ask for its improvement",
+            )
 
     @property
     def improvement(self) -> "Rule":
@@ -177,6 +192,9 @@ class ThresholdRule(Rule):
         super().__post_init__()
         if self.better:
             raise Refusal("a rule on thresholds has no improvement: there is nothing before them")
+
+    def _check_sizes(self) -> None:
+        """Any hearing level can be a limit."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

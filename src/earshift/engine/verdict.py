@@ -2,10 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from earshift.engine import plots
+from earshift.engine.refusal import Refusal
 from earshift.engine.rules import rule_title
+from earshift.engine.tables import Row, filled, frame, html
 from earshift.engine.values import EARS
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.axes import Axes
 
 FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
 NOT_CONVERGED = "The calculation did not converge fully: treat the numbers with caution."
@@ -68,6 +75,14 @@ class PlaceShift:
     censored: bool
 
 
+OF_A_VERDICT: dict[str, type] = {
+    "ear": str, "rule": str, "protocol": str, "decision": str, "p_changed": float, "tones": int,
+}  # fmt: skip
+OF_A_SHIFT: dict[str, type] = {
+    "frequency_hz": float, "shift_db": float, "low_db": float, "high_db": float, "censored": bool,
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Verdict:
     """What a screen says now of one ear.
@@ -123,6 +138,24 @@ class Verdict:
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
         return asdict(self)
+
+    def rows(self) -> list[Row]:
+        """One plain row for each frequency's shift, each with the decision.
+
+        A verdict without shifts has one row, with nothing in their columns.
+        """
+        return _rows({None: self})
+
+    def to_frame(self) -> "polars.DataFrame":
+        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        return frame(self.rows(), _columns([self]))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the shift at each frequency with its 95 % interval; gives the axes back."""
+        return _plot({None: self}, ax)
+
+    def _repr_html_(self) -> str:
+        return html(self.decision.capitalize(), [str(self), *_silence(self)], _shift_rows(self))
 
     def __str__(self) -> str:
         # On other axes than a tone's there is nothing to hear.
@@ -190,9 +223,98 @@ class PersonVerdict(Verdict):
         ears = {ear: getattr(self, ear).to_dict() for ear in EARS}
         return {"decision": self.decision, "tones": self.tones, **ears}
 
+    def rows(self) -> list[Row]:
+        """One plain row for each ear and frequency, each with that ear's decision."""
+        return _rows({"right": self.right, "left": self.left})
+
+    def to_frame(self) -> "polars.DataFrame":
+        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        return frame(self.rows(), _columns([self.right, self.left]))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw both ears' shifts with their 95 % intervals; gives the axes back."""
+        return _plot({"right": self.right, "left": self.left}, ax)
+
+    def _repr_html_(self) -> str:
+        said = [f"{ear}: {getattr(self, ear)}" for ear in EARS]
+        shifts = [{"ear": ear, **row} for ear in EARS for row in _shift_rows(getattr(self, ear))]
+        return html(f"{self.decision.capitalize()} (person)", said, shifts)
+
     def __str__(self) -> str:
         ears = "\n".join(f"{ear}: {getattr(self, ear)}" for ear in EARS)
         return f"{self.decision.capitalize()}, after {self.tones} tones.\n{ears}"
+
+
+def _shift_rows(verdict: Verdict) -> list[Row]:
+    """The shifts as plain values, their places by the axes' names."""
+    rows = [asdict(shift) for shift in verdict.shifts]
+    return [{**dict(row.pop("place", ())), **row} for row in rows]
+
+
+def _columns(verdicts: Sequence[Verdict]) -> dict[str, type]:
+    found = [shift for verdict in verdicts for shift in verdict.shifts]
+    if found and isinstance(found[0], PlaceShift):
+        names = (*(name for name, _ in found[0].place), "shift", "low", "high")
+        return {**OF_A_VERDICT, **dict.fromkeys(names, float), "censored": bool}
+    return {**OF_A_VERDICT, **OF_A_SHIFT}
+
+
+def _rows(verdicts: dict[str | None, Verdict]) -> list[Row]:
+    columns = _columns(list(verdicts.values()))
+    return [
+        filled({**asdict(verdict), "ear": ear, **row}, columns)
+        for ear, verdict in verdicts.items()
+        for row in _shift_rows(verdict) or [{}]
+    ]
+
+
+def _silence(verdict: Verdict) -> list[str]:
+    """What there is to say where nobody has tried how the listener answers silence."""
+    if verdict.catch_trials:
+        return []
+    return ["No silent trial was given: how the listener answers silence is not known."]
+
+
+def _plot(verdicts: dict[str | None, Verdict], ax: "Axes | None") -> "Axes":
+    if not any(verdict.shifts for verdict in verdicts.values()):
+        raise Refusal(
+            "this verdict has no shifts to draw: there was no reference to compare with",
+            advice="screen.plot() draws the thresholds of now",
+        )
+    lines = []
+    tones = True
+    for ear, verdict in verdicts.items():
+        rows = _shift_rows(verdict)
+        tones = "frequency_hz" in rows[0]
+        if not tones and len(rows[0]) > 5:
+            raise Refusal(
+                "shifts along several axes have no one picture",
+                advice="take rows() and draw them as you like",
+            )
+        where = next(iter(rows[0]))
+        unit = "_db" if tones else ""
+        lines.append(
+            plots.Line(
+                f"{ear} ear, shift (95 %)" if ear else "shift (95 %)",
+                [row[where] for row in rows],
+                [row[f"shift{unit}"] for row in rows],
+                [row[f"low{unit}"] for row in rows],
+                [row[f"high{unit}"] for row in rows],
+                ear,
+                outside={k: "above" for k, row in enumerate(rows) if row["censored"]},
+            )
+        )
+    ends = [x for line in lines for x in line.x]
+    label = "frequency (Hz)" if tones else where.replace("_", " ")
+    logarithmic = tones or (min(ends) > 0 and max(ends) > 10 * min(ends))
+    return plots.shifts(
+        plots.on(ax, 5.0, 4.0),
+        lines,
+        place=plots.Scale(label, min(ends), max(ends), logarithmic),
+        label="shift (dB, worse is down)" if tones else "shift (harder is up)",
+        of_tones=tones,
+        unknown=sorted({f for v in verdicts.values() for f in v.not_determinable_hz}),
+    )
 
 
 def reliability(catch_responses: Sequence[bool], presses: int, tones: int) -> str:

@@ -23,7 +23,7 @@ from earshift.engine.rule_settings import NotchSettings, RuleSettings
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Location
 from earshift.engine.tone import Stimulus, Tone
-from earshift.engine.values import HEARING_LEVEL
+from earshift.engine.values import EARS, HEARING_LEVEL
 
 VERSION = 1
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -35,12 +35,13 @@ FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "begin": (("kind",), ("options", "cap_db_hl")),
     "ask": ((), ()),
     "tell": (("heard",), ("stimulus", "trial", "catch")),
+    "undo": ((), ("trial",)),
     "verdict": ((), ("places",)),
     "save": ((), ()),
     "load": (("data",), ()),
     "quit": ((), ()),
 }
-_COMMON = ("seed", "max_tones", "domain", "other_ear", "transducer")
+_COMMON = ("ears", "seed", "max_tones", "domain", "other_ear", "transducer")
 _OF_FIELDS = {"strategy": "level_set", "halton_tones": 5, "guess": 0.01, "lapse": 0.02}
 OPTIONS = {
     "exam": (*_COMMON, "reference", "precision_db", *_OF_FIELDS),
@@ -59,6 +60,7 @@ class Conversation:
             "begin": self._begin,
             "ask": self._ask,
             "tell": self._tell,
+            "undo": self._undo,
             "verdict": self._verdict,
             "save": self._save,
             "load": self._load,
@@ -173,11 +175,24 @@ class Conversation:
         procedure.tell(procedure.ask() if stimulus is None else _stimulus(stimulus), heard)
         return self._where()
 
+    def _undo(self, trial: Any = None) -> dict[str, Any]:
+        procedure = self._open()
+        last = len(procedure.trials)
+        if trial is not None and whole(trial, "trial", 1) != last:
+            raise Refusal(f"trial {trial} is not the last one answered, which is {last}")
+        return {"taken_back": procedure.undo().to_dict(), **self._where()}
+
     def _verdict(self, places: Any = None) -> dict[str, Any]:
         procedure = self._open()
         locations = None if places is None else _locations(places)
-        thresholds = [asdict(threshold) for threshold in procedure.thresholds(locations)]
-        answer = {**self._where(), "tones": len(procedure.trials), "thresholds": thresholds}
+        answer = {**self._where(), "tones": len(procedure.trials)}
+        if procedure.ears is None:
+            answer["thresholds"] = [asdict(one) for one in procedure.thresholds(locations)]
+        else:
+            answer["thresholds"] = {
+                ear: [asdict(one) for one in procedure.thresholds(locations, ear=ear)]
+                for ear in EARS
+            }
         if isinstance(procedure, Exam):
             return answer
         verdict = procedure.verdict(locations)
@@ -295,9 +310,19 @@ def _hertz(text: str) -> float:
         raise Refusal("a frequency in Hz is a number", got=text) from None
 
 
-def _reference(given: Any) -> Reference:
+def _reference(given: Any) -> Reference | dict[str, Reference]:
+    """One reference, or each ear's by its name."""
+    if isinstance(given, dict) and given.keys() == set(EARS):
+        return {ear: _one_reference(given[ear]) for ear in EARS}
+    return _one_reference(given)
+
+
+def _one_reference(given: Any) -> Reference:
     if not isinstance(given, dict) or not {"kind", "data"} <= given.keys():
-        raise Refusal('reference must be an object with kind and data, such as "audiogram"')
+        raise Refusal(
+            'reference must be an object with kind and data, such as "audiogram", or such objects '
+            "of the right and the left ear"
+        )
     if given["kind"] == "audiogram":
         return _audiogram(given["data"])
     return reference_from_dict(given)
