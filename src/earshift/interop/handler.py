@@ -29,7 +29,7 @@ class Handler:
 
     The loop ends when the exam is done, or after `finished = True`. A stimulus without an
     answer is a mistake in the script: the next turn is refused. In a script for a StairHandler,
-    which knows of a level alone, `levels=True` gives the levels; `stimulus` has the rest of the tone.
+    which knows of a level alone, `levels=True` gives the levels; `stimulus` is the whole tone.
 
     Args:
         sitting: the exam or screen.
