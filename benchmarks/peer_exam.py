@@ -12,7 +12,6 @@ Each line on stdout is a tone, `{"frequency_hz": ..., "level_db_hl": ...}`; the 
 import contextlib
 import json
 import logging
-import math
 import os
 import sys
 import tempfile
@@ -49,14 +48,11 @@ def main() -> None:
 
     def thresholds() -> list[list[float]]:
         """Ends and medians of the level at which half of the tones are heard, by frequency."""
-        if strategy.strat.model is None or strategy.strat.can_fit is False:
-            return [[math.nan] * len(frequencies)] * 3
         found = []
         for f in frequencies:
             places = torch.full_like(levels, octave(f))
-            with torch.no_grad():
-                latent = strategy.strat.model.posterior(torch.stack([levels, places], dim=1))
-                drawn = latent.rsample(torch.Size([SAMPLES])).reshape(SAMPLES, -1).numpy()
+            drawn = strategy.sample(torch.stack([levels, places], dim=1), SAMPLES)
+            drawn = drawn.detach().reshape(SAMPLES, -1).numpy()
             above = drawn > 0.0
             first = np.where(above.any(axis=1), above.argmax(axis=1), len(levels) - 1)
             found.append(np.quantile(levels.numpy()[first], (0.025, 0.5, 0.975)))
@@ -69,8 +65,6 @@ def main() -> None:
         point = torch.tensor([[level, place]], dtype=torch.float64)
         strategy.add_data(point, torch.tensor([float(heard)], dtype=torch.float64))
         if number in marks:
-            if number > 5:
-                strategy.strat.fit()
             low, middle, high = thresholds()
             say({"tones": number, "low": low, "middle": middle, "high": high})
 
