@@ -132,7 +132,8 @@ def _lost_parameters(before: list[Known], now: list[Known]) -> Iterator[str]:
         if name not in offered:
             yield f"parameter {name} is gone"
             continue
-        if offered[name]["default"] != parameter["default"]:
+        # What had to be given may become optional; a default must stay.
+        if parameter["default"] is not None and offered[name]["default"] != parameter["default"]:
             yield (
                 f"the default of {name} was {parameter['default']}, is {offered[name]['default']}"
             )
