@@ -26,7 +26,6 @@ LOOK_AROUND = """
 min_asks = 5
 generator = SobolGenerator
 """
-SAMPLES = 500
 
 
 def main() -> None:
@@ -47,15 +46,17 @@ def main() -> None:
     levels = torch.arange(-10.0, 100.5, 1.0, dtype=torch.float64)
 
     def thresholds() -> list[list[float]]:
-        """Ends and medians of the level at which half of the tones are heard, by frequency."""
+        """Where the latent mean, and 1.96 SD above and below it, cross zero: by frequency."""
         found = []
         for f in frequencies:
             places = torch.full_like(levels, octave(f))
-            drawn = strategy.sample(torch.stack([levels, places], dim=1), SAMPLES)
-            drawn = drawn.detach().reshape(SAMPLES, -1).numpy()
-            above = drawn > 0.0
-            first = np.where(above.any(axis=1), above.argmax(axis=1), len(levels) - 1)
-            found.append(np.quantile(levels.numpy()[first], (0.025, 0.5, 0.975)))
+            mean, variance = strategy.predict(torch.stack([levels, places], dim=1))
+            mean, sd = (x.detach().numpy() for x in (mean, variance.sqrt()))
+            crossings = []
+            for latent in (mean + 1.96 * sd, mean, mean - 1.96 * sd):
+                below = np.flatnonzero(latent <= 0.0)
+                crossings.append(float(levels[below[-1]]) if below.size else float(levels[0]))
+            found.append(crossings)
         return np.array(found).T.tolist()
 
     for number in range(1, tones + 1):

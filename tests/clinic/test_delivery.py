@@ -463,6 +463,8 @@ def test_an_exam_of_somebody_who_hears_silence_is_no_reference_unless_chosen(
         session.answer(True)  # to silence, too
     result = session.finish()
     assert result.shown["reliability"] == "poor"
+    assert 0.0 < result.shown["attention"] <= 1.0
+    assert result.shown["p_not_listening"] > 0.5
     assert "Reliability poor" in result.shown["words"]
     with pytest.raises(ValueError, match="not reliable"):
         plan_screen(store, person.id, "right")
