@@ -9,7 +9,19 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, literal, null, or_, select
+from sqlalchemy import (
+    Connection,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+)
 
 from earshift.days import local_day
 from earshift.records import HistoryOfTests, Person, Standing, StoredTest, WorkRow
@@ -168,6 +180,12 @@ def _refresh_some(connection: Connection, derive: Derive) -> int:
     return len(marked)
 
 
+SHIFTS = {
+    "confirmed": "confirmed",
+    "not_confirmed": "not confirmed",
+    "waiting": "waiting",
+    "closed": "closed",
+}
 WHO = ("code", "name", "department", "job")
 
 
@@ -271,6 +289,56 @@ class Standings(Part):
         with reading(self.engine) as connection:
             day: int | None = connection.execute(query).scalar_one_or_none()
         return day
+
+    def programme_counts(
+        self, wanted: WorkFilter, first: int, by: str
+    ) -> dict[str | None, dict[str, int]]:
+        """Numbers of people by department or job, from the day `first` to the filter's day."""
+        s, d = t.standings, t.tested
+        group = s.c[by]
+        last = s.c.full_day if wanted.by_full else s.c.any_day
+        there = or_(s.c.left_day.is_(None), s.c.left_day > wanted.today)
+        due = or_(last.is_(None), last <= wanted.today + wanted.notice - wanted.windows["due"])
+        late = or_(
+            last < wanted.today - wanted.windows["due"],
+            and_(last.is_(None), s.c.from_day < wanted.today - wanted.windows["first"]),
+        )
+        standing = select(
+            group.label("name"),
+            func.count().label("people"),
+            func.sum(case((due, 1), else_=0)).label("due"),
+            func.sum(case((late, 1), else_=0)).label("overdue"),
+        ).where(there)
+        # One row a person first: a test of each ear is one person tested.
+        one = (
+            select(
+                d.c.person_id,
+                func.max(case((d.c.complete, 1), else_=0)).label("complete"),
+                *(
+                    func.max(case((d.c.shift == word, 1), else_=0)).label(name)
+                    for name, word in SHIFTS.items()
+                ),
+            )
+            .where(d.c.day >= first, d.c.day <= wanted.today)
+            .group_by(d.c.person_id)
+            .subquery()
+        )
+        done = select(
+            group.label("name"),
+            func.count().label("tested"),
+            func.sum(one.c.complete).label("audiograms"),
+            *(func.sum(one.c[name]).label(name) for name in SHIFTS),
+        ).join(one, one.c.person_id == s.c.person_id)
+        numbers = ("people", "due", "overdue", "tested", "audiograms", *SHIFTS)
+        found: dict[str | None, dict[str, int]] = {}
+        with reading(self.engine) as connection:
+            for query in (standing.group_by(group), done.group_by(group)):
+                for row in connection.execute(query):
+                    known = {
+                        name: int(n or 0) for name, n in row._mapping.items() if name != "name"
+                    }
+                    found.setdefault(row.name, dict.fromkeys(numbers, 0)).update(known)
+        return found
 
     def employments(self, name: str) -> list[str]:
         """All departments, or all jobs, that anybody is in."""
