@@ -61,7 +61,7 @@ def test_a_roster_is_added_and_brought_up_to_date(tmp_path: Path, command: Any, 
     said = command("roster", "import", file, "--dry-run", "--json")
     again = json.loads(said[: said.rindex("}") + 1])
     assert (again["new"], again["changed"], again["same"]) == ([], [], 2)
-    moved = written(tmp_path, "code,department\nE1,Foundry\n")
+    moved = written(tmp_path, "code,department\nE1,Foundry\n", "moved.csv")
     shown = command("roster", "import", moved, "--mark-leavers", "--left-on", "2026-01-31", "--yes")
     assert "1 are stored and not in the file: will be marked" in shown
     with Store(db) as store:

@@ -18,7 +18,7 @@ from earshift.cli.database import (
     opened,
 )
 from earshift.cli.exchange import pairs
-from earshift.cli.terminal import as_date, confirmed, person_label, show_json, table
+from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
 from earshift.cli.worklist import AsCsv, write_csv
 from earshift.engine.refusal import Refusal
 
@@ -174,12 +174,12 @@ def programme(
             one["confirmed_share"] = group.confirmed_share
         show_json(data)
         return
-    cells = [[name, *_numbers(group)] for name, group in rows]
     if as_csv:
-        write_csv((by, *COLUMNS), cells)
-    else:
-        names = [name.replace("_", " ") for name in COLUMNS]
-        table(f"{found.first} to {found.last}", [by, *names], cells)
+        write_csv((by, *COLUMNS), [[name, *_numbers(group)] for name, group in rows])
+        return
+    typer.echo(f"{found.first} to {found.last}")
+    for name, group in rows:  # lines and no table: nothing is cut on a narrow screen
+        typer.echo(f"{printable(name)}: {_words(group)}")
 
 
 COLUMNS = (
@@ -190,6 +190,23 @@ COLUMNS = (
 
 def _all(rows: "list[tuple[str, Group]]") -> "list[Group]":
     return [group for _, group in rows]
+
+
+def _words(group: "Group") -> str:
+    share = group.confirmed_share
+    of_tested = (
+        ""
+        if share is None
+        else " ({:.1f} % of the tested, 95 % interval {:.1f} to {:.1f} %)".format(
+            *(100 * one for one in share)
+        )
+    )
+    return (
+        f"{group.people} at work, {group.due} due, {group.overdue} overdue; {group.tested} tested, "
+        f"{group.audiograms} with a full audiogram; shifts: {group.confirmed} confirmed"
+        f"{of_tested}, {group.not_confirmed} not confirmed, {group.waiting} waiting, "
+        f"{group.closed} closed"
+    )
 
 
 def _numbers(group: "Group") -> list[object]:

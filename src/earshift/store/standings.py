@@ -5,12 +5,13 @@ their rows out again by the clinic's rules, which it is given; nothing here is t
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
     Connection,
+    Row,
     Select,
     and_,
     case,
@@ -214,14 +215,18 @@ def _branches(wanted: WorkFilter) -> dict[str, Select[Any]]:
             .where(k.c.why == why)
             .order_by(k.c.day, k.c.person_id)
         )
-    days = {"first": s.c.from_day, "due": last}
     found = {why: _narrowed(query, wanted) for why, query in found.items()}
     if wanted.overdue:
-        found = {
-            why: query.where(days.get(why, k.c.day) < wanted.today - wanted.windows[why])
-            for why, query in found.items()
-        }
+        found = {why: query.where(_late(why, wanted)) for why, query in found.items()}
     return {why: q for why, q in found.items() if wanted.whys is None or why in wanted.whys}
+
+
+def _late(why: str, wanted: WorkFilter) -> Any:
+    """Whether the window of a line is over."""
+    s = t.standings
+    last = s.c.full_day if wanted.by_full else s.c.any_day
+    day = {"first": s.c.from_day, "due": last}.get(why, t.tasks.c.day)
+    return day < wanted.today - wanted.windows[why]
 
 
 def _narrowed(query: Select[Any], wanted: WorkFilter) -> Select[Any]:
@@ -235,10 +240,13 @@ def _narrowed(query: Select[Any], wanted: WorkFilter) -> Select[Any]:
     return query
 
 
-def _count(connection: Connection, query: Select[Any]) -> int:
-    counted = query.order_by(None).with_only_columns(func.count())
-    number: int = connection.execute(counted).scalar_one()
-    return number
+def _counts(connection: Connection, why: str, query: Select[Any], wanted: WorkFilter) -> Row[Any]:
+    """How many lines of a kind there are, and how many of them are overdue."""
+    late = func.coalesce(func.sum(case((_late(why, wanted), 1), else_=0)), 0)
+    counted = query.order_by(None).with_only_columns(
+        func.count().label("lines"), late.label("overdue")
+    )
+    return connection.execute(counted).one()
 
 
 class Standings(Part):
@@ -268,16 +276,19 @@ class Standings(Part):
         """Lines of the worklist by when they have to be done; how many of each kind there are on
         all pages, and how many of them are overdue."""
         found: list[tuple[int, WorkRow]] = []
-        late = _branches(replace(wanted, overdue=True))
+        branches = _branches(wanted)
         with reading(self.engine) as connection:
-            for why, query in _branches(wanted).items():
+            for why, query in branches.items():
                 some = query if limit is None else query.limit(start + limit)
                 found += [
                     (row.day + wanted.windows[why], WorkRow(**row._mapping))
                     for row in connection.execute(some)
                 ]
-            counts = {why: _count(connection, one) for why, one in _branches(wanted).items()}
-            overdue = sum(_count(connection, one) for one in late.values())
+            numbers = {
+                why: _counts(connection, why, query, wanted) for why, query in branches.items()
+            }
+        counts = {why: int(row.lines) for why, row in numbers.items()}
+        overdue = sum(int(row.overdue) for row in numbers.values())
         found.sort(key=lambda pair: (pair[0], pair[1].person_id, pair[1].why))
         page = found[start:] if limit is None else found[start : start + limit]
         return [row for _, row in page], counts, overdue
