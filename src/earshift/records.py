@@ -502,3 +502,5 @@ class ImportedAudiogram:
     name: str | None = None
     birth_date: date | None = None
     sex: str | None = None
+    row: int = field(default=0, compare=False)
+    """Of the file that it came from; 0 if it came from none."""

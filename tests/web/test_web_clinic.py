@@ -763,12 +763,54 @@ def test_the_worklist_names_the_unfinished_the_changed_and_the_due(desk: Desk) -
     begun = desk.person(code="begun")
     desk.reference(begun, measured_on=f"{date.today()}")
     exam = desk.test(begun)["exams"][0]["id"]
+    # A reference of one ear, without all six frequencies: neither has a full audiogram of both.
     items = {(one["person"]["code"], one["why"]) for one in desk.get("/worklist")["items"]}
-    assert items == {("late", "due"), ("begun", "unfinished")}
+    assert items == {("late", "first"), ("begun", "first"), ("begun", "unfinished")}
     done = answer_to_the_end_changed(desk, exam)
     assert done["decision"] == "changed"
-    items = {(one["person"]["code"], one["why"]) for one in desk.get("/worklist")["items"]}
-    assert items == {("late", "due"), ("begun", "retest")}
+    found = desk.get("/worklist?limit=500")
+    items = {(one["person"]["code"], one["why"]) for one in found["items"]}
+    assert items == {("late", "first"), ("begun", "first"), ("begun", "audiogram")}
+    assert (found["total"], found["counts"]["audiogram"]) == (3, 1)
+    (line,) = desk.get("/worklist?why=audiogram")["items"]
+    assert line["exam"]["id"] == exam
+    assert line["words"] == "full audiogram after a change"
+    assert desk.get("/worklist?department=nowhere")["total"] == 0
+    desk.get("/worklist?why=boredom", 422)
+
+
+def test_the_site_settles_its_windows_and_a_reviewer_closes(desk: Desk) -> None:
+    by_name = {one["name"]: one for one in desk.get("/settings")}
+    assert by_name["retest_days"]["source"].startswith("29 CFR 1904.10(b)(4)")
+    new = desk.post("/settings/retest_days", {"value": 21, "reason": "our physician"})
+    assert (new["value"], new["default"], new["reason"]) == (21, 30, "our physician")
+    desk.post("/settings/retest_days", {"value": 0, "reason": "x"}, 422)
+    desk.post("/settings/retest_days", {"value": True, "reason": "x"}, 422)
+    desk.post("/settings/nonsense", {"value": 1, "reason": "x"}, 422)
+    person = desk.person(code="A1")
+    desk.reference(person, measured_on=f"{date.today()}")
+    exam = desk.test(person)["exams"][0]["id"]
+    desk.post(f"/exams/{exam}/close", {"reason": "not yet"}, 409)
+    answer_to_the_end_changed(desk, exam)
+    assert desk.get("/worklist?why=audiogram")["total"] == 1
+    assert desk.post(f"/exams/{exam}/close", {"reason": "seen by Dr K"})["closed"] is True
+    assert desk.get("/worklist?why=audiogram")["total"] == 0
+    assert desk.post(f"/exams/{exam}/reopen", {"reason": "mistaken"})["closed"] is False
+
+
+def test_two_records_of_one_person_are_made_one_and_two_again(desk: Desk) -> None:
+    one, other = desk.person(code="A1"), desk.person(code="A2", department="Press")
+    desk.reference(other, measured_on="2024-01-01")
+    desk.post(f"/people/{one}/merge", {"other": other, "reason": "hired twice"})
+    file = desk.get(f"/people/{one}")
+    assert (len(file["exams"]), file["others"][0]["code"]) == (1, "A2")
+    assert desk.get(f"/people/{other}")["merged_into"] == one
+    desk.post(f"/people/{one}/merge", {"other": other, "reason": "again"}, 409)
+    desk.post(f"/people/{other}/separate", {"reason": "brothers"})
+    assert desk.get(f"/people/{one}")["exams"] == []
+    programme = desk.get("/programme")
+    assert [group["name"] for group in programme["groups"]] == ["Press", None]
+    desk.get("/programme?first=2026-01-02&last=2026-01-01", 422)
 
 
 def answer_to_the_end_changed(desk: Desk, exam: str) -> dict[str, Any]:

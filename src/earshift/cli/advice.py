@@ -15,6 +15,7 @@ ADVICE = {
     "no-zone": "give one such as Europe/Berlin with --timezone",
     "older-schema": "run `earshift db upgrade`",
     "moved-on": "`earshift resume {exam}` loads it again",
+    "merged": "`earshift person separate` takes a merge back",
     "rejected-rows": "correct the file, explain its codes with --sentinel, or give --skip-rejected",
     "unencrypted": (
         "give --certificate and --key, or put a proxy with TLS in front of it and give "

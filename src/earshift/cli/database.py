@@ -90,6 +90,15 @@ def opened(db: str | None) -> "Iterator[Store]":
         yield store
 
 
+def is_there(db: str | None) -> bool:
+    """Whether there is a store to look into; a look must not make one."""
+    from earshift.store.database import address
+
+    with plain_failures():
+        place = address(db)
+        return not isinstance(place, Path) or place.exists()
+
+
 db_commands = typer.Typer(
     help="Back up, restore, check and upgrade the database.",
     epilog=EXIT_CODES,

@@ -12,6 +12,7 @@ from earshift.cli.database import (
     Author,
     Database,
     author_name,
+    is_there,
     opened,
     plain_failures,
 )
@@ -59,15 +60,15 @@ def report(
     typer.echo(f"Report of visit {visit_id}: {out}")
 
 
-def _pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
+def pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
     """`--option LEFT=RIGHT`, any number of times; the last = divides, as texts may hold one."""
-    pairs = {}
+    found = {}
     for text in texts or ():
         left, equals, right = text.rpartition("=")
         if not equals or not left.strip() or not right.strip():
             raise Refusal(f"{what} must look like TEXT=MEANING", got=text)
-        pairs[left.strip()] = right.strip()
-    return pairs
+        found[left.strip()] = right.strip()
+    return found
 
 
 def _levels(texts: Sequence[str] | None) -> float | dict[float, float] | None:
@@ -75,8 +76,8 @@ def _levels(texts: Sequence[str] | None) -> float | dict[float, float] | None:
     try:
         if texts is not None and len(texts) == 1 and "=" not in texts[0]:
             return float(texts[0])
-        pairs = _pairs(texts, "--no-response-db")
-        return {float(f): float(level) for f, level in pairs.items()} or None
+        found = pairs(texts, "--no-response-db")
+        return {float(f): float(level) for f, level in found.items()} or None
     except ValueError:
         raise Refusal(
             "--no-response-db must be a level such as 90, or FREQUENCY=LEVEL such as 8000=85",
@@ -116,7 +117,13 @@ def import_references(
         bool, typer.Option("--skip-rejected", help="Store the other rows if some are rejected.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and report, but store nothing.")
+        bool, typer.Option("--dry-run", help="Report every row that would be refused; no storing.")
+    ] = False,
+    decimal_comma: Annotated[
+        bool, typer.Option("--decimal-comma", help="CSV: numbers are written 12,5.")
+    ] = False,
+    day_first: Annotated[
+        bool, typer.Option("--day-first", help="CSV: dates are written 31.12.2026.")
     ] = False,
     timezone: Annotated[
         str | None,
@@ -139,7 +146,7 @@ def import_references(
     from earshift.formats import read_references
 
     with plain_failures():
-        columns = _pairs(column, "--column")
+        columns = pairs(column, "--column")
         if person_column is not None:
             columns[person_column] = "person"
         found = read_references(
@@ -147,11 +154,15 @@ def import_references(
             kind,
             timezone=timezone,
             columns=columns,
-            sentinels=_pairs(sentinel, "--sentinel"),
+            sentinels=pairs(sentinel, "--sentinel"),
             no_response_db_hl=_levels(no_response_db),
             baselines_only=not every,
             method_offset_db=method_offset,
+            decimal_comma=decimal_comma,
+            day_first=day_first,
         )
+    if found.accepted and (not dry_run or is_there(db)):
+        found = _judged(found, db, author, timezone)
     done = ImportedFile(found, refused=bool(found.rejected) and not skip_rejected)
     stores = not done.refused and not dry_run
     if stores and found.accepted:
@@ -162,6 +173,18 @@ def import_references(
         _show_import(done, stores)
     with plain_failures():
         done.require_some(str(file))
+
+
+def _judged(
+    found: "References", db: str | None, author: str | None, timezone: str | None
+) -> "References":
+    from earshift.clinic.audiograms import judged_by_store
+    from earshift.clinic.zones import local_zone
+
+    with opened(db) as store:
+        return judged_by_store(
+            store, found, author=author_name(author), zone=timezone or local_zone()
+        )
 
 
 def _store(

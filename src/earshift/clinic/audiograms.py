@@ -1,14 +1,14 @@
 """Audiograms from elsewhere: typed in from paper, or read from a file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from earshift import __version__
 from earshift.days import noon
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
-from earshift.formats import References
+from earshift.formats import References, Rejected
 from earshift.records import ExamRecord
 from earshift.store import Store
 
@@ -71,10 +71,25 @@ class ImportedFile:
             raise Refusal("{file} contains no audiogram that can be imported", file=file)
 
 
+def judged_by_store(store: Store, found: References, *, author: str, zone: str) -> References:
+    """What a file gave, with the rows that the store would refuse among the rejected ones."""
+    refused = store.refused_imports(found.accepted, author=author, zone=zone)
+    rejected = [
+        Rejected(found.accepted[place].row, str(refusal), refusal.sentence)
+        for place, refusal in refused.items()
+    ]
+    return replace(
+        found,
+        accepted=tuple(one for place, one in enumerate(found.accepted) if place not in refused),
+        rejected=tuple(sorted((*found.rejected, *rejected), key=lambda one: one.row)),
+    )
+
+
 def store_references(
     store: Store, found: References, *, author: str, zone: str, skip_rejected: bool = False
 ) -> ImportedFile:
     """Store what was read: all of it, or nothing when a row was rejected and not to be skipped."""
+    found = judged_by_store(store, found, author=author, zone=zone)
     if found.rejected and not skip_rejected:
         return ImportedFile(found, refused=True)
     if not found.accepted:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from earshift.clinic.rebuild import carried_trials, rebuild
+from earshift.clinic.site import site_settings
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.exam import Exam
 from earshift.engine.refusal import Conflict
@@ -36,6 +37,7 @@ def choices(
     """
     usable, _ = references(store, person_id, ear, relative_device=relative_device)
     chosen = store.baseline(person_id, ear)
+    quiet = int(site_settings(store)["baseline_quiet_hours"].value)
     first = usable[0].id if usable else None
     found = []
     for record in store.exams(person_id, ear=ear):
@@ -51,11 +53,24 @@ def choices(
                 baseline=is_baseline,
                 default=is_baseline and reason is None,
                 reason=None if reason is None else f"{reason[0].upper()}{reason[1:]}.",
-                caution=CAUTION if reason is None and _unreliable(store, record) else None,
+                caution=None if reason is not None else _caution(store, record, visit, quiet),
             )
         )
     found.sort(key=lambda one: (measured_or_entered_at(one.record, one.visit), one.record.id))
     return sorted(found, key=lambda one: (not one.default, one.reason is not None))
+
+
+def _caution(store: Store, record: ExamRecord, visit: Visit, quiet_hours: int) -> str | None:
+    """What to know before an exam is compared with."""
+    if _unreliable(store, record):
+        return CAUTION
+    hours = visit.checklist.get("hours_since_noise")
+    if hours is not None and hours < quiet_hours:
+        return (
+            f"Only {hours:g} hours after noise: a baseline has {quiet_hours} hours without it "
+            "(29 CFR 1910.95(g)(5); hearing protectors may take their place)."
+        )
+    return None
 
 
 def baseline_exam(store: Store, person_id: int, ear: str) -> int | None:

@@ -1,6 +1,6 @@
 """Audiograms from elsewhere."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -116,8 +116,32 @@ def _alike(value: object) -> str:
     return " ".join(str(value).casefold().split())
 
 
+class _Undone(Exception):
+    """Ends a trial run: nothing of it is kept."""
+
+
 class Imports(Part):
     """The store's calls for audiograms from elsewhere."""
+
+    def refused_imports(
+        self, items: Sequence[ImportedAudiogram], *, author: str, zone: str
+    ) -> dict[int, Refusal]:
+        """Which of these `import_audiograms` would refuse, by their place; nothing is stored."""
+        author, zone = checks.text(author, "author"), checks.zone_name(zone)
+        refused: dict[int, Refusal] = {}
+        visits: dict[tuple[int, datetime | None], int] = {}
+        try:
+            with writing(self.engine) as connection:
+                for place, item in enumerate(items):
+                    before = dict(visits)
+                    try:
+                        with connection.begin_nested():
+                            import_one(connection, item, visits, author, zone)
+                    except Refusal as refusal:
+                        refused[place], visits = refusal, before
+                raise _Undone
+        except _Undone:
+            return refused
 
     def import_audiograms(
         self, items: Iterable[ImportedAudiogram], *, author: str, zone: str

@@ -1,6 +1,6 @@
 """People: who they are now, who they were said to be before, and their erasure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cache
@@ -259,6 +259,26 @@ class People(Part):
             now = living_person(connection, person_id)
             identity = as_identity(**{name: getattr(now, name) for name in IDENTITY} | changes)
             return insert_correction(connection, now, identity, author, reason)
+
+    def change_people(
+        self,
+        new: Sequence[Mapping[str, Any]],
+        changes: Mapping[int, Mapping[str, Any]],
+        *,
+        author: str,
+        reason: str,
+    ) -> None:
+        """Add and correct many people at once: all of them, or none when one is refused."""
+        author, reason = checks.text(author, "author"), checks.text(reason, "reason")
+        with writing(self.engine) as connection:
+            for person_id, fields in changes.items():
+                now = living_person(connection, person_id)
+                known = {name: getattr(now, name) for name in IDENTITY}
+                insert_correction(
+                    connection, now, as_identity(**{**known, **fields}), author, reason
+                )
+            for one in new:
+                insert_person(connection, as_identity(**one), author)
 
     def erase_person(
         self, person_id: int, *, author: str, reason: str, delete_trials: bool = False

@@ -5,11 +5,24 @@ their rows out again by the clinic's rules, which it is given; nothing here is t
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, literal, null, or_, select
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+)
 
 from earshift.days import local_day
 from earshift.records import HistoryOfTests, Person, Standing, StoredTest, WorkRow
@@ -168,6 +181,12 @@ def _refresh_some(connection: Connection, derive: Derive) -> int:
     return len(marked)
 
 
+SHIFTS = {
+    "confirmed": "confirmed",
+    "not_confirmed": "not confirmed",
+    "waiting": "waiting",
+    "closed": "closed",
+}
 WHO = ("code", "name", "department", "job")
 
 
@@ -196,14 +215,18 @@ def _branches(wanted: WorkFilter) -> dict[str, Select[Any]]:
             .where(k.c.why == why)
             .order_by(k.c.day, k.c.person_id)
         )
-    days = {"first": s.c.from_day, "due": last}
     found = {why: _narrowed(query, wanted) for why, query in found.items()}
     if wanted.overdue:
-        found = {
-            why: query.where(days.get(why, k.c.day) < wanted.today - wanted.windows[why])
-            for why, query in found.items()
-        }
+        found = {why: query.where(_late(why, wanted)) for why, query in found.items()}
     return {why: q for why, q in found.items() if wanted.whys is None or why in wanted.whys}
+
+
+def _late(why: str, wanted: WorkFilter) -> Any:
+    """Whether the window of a line is over."""
+    s = t.standings
+    last = s.c.full_day if wanted.by_full else s.c.any_day
+    day = {"first": s.c.from_day, "due": last}.get(why, t.tasks.c.day)
+    return day < wanted.today - wanted.windows[why]
 
 
 def _narrowed(query: Select[Any], wanted: WorkFilter) -> Select[Any]:
@@ -217,10 +240,13 @@ def _narrowed(query: Select[Any], wanted: WorkFilter) -> Select[Any]:
     return query
 
 
-def _count(connection: Connection, query: Select[Any]) -> int:
-    counted = query.order_by(None).with_only_columns(func.count())
-    number: int = connection.execute(counted).scalar_one()
-    return number
+def _counts(connection: Connection, why: str, query: Select[Any], wanted: WorkFilter) -> Row[Any]:
+    """How many lines of a kind there are, and how many of them are overdue."""
+    late = func.coalesce(func.sum(case((_late(why, wanted), 1), else_=0)), 0)
+    counted = query.order_by(None).with_only_columns(
+        func.count().label("lines"), late.label("overdue")
+    )
+    return connection.execute(counted).one()
 
 
 class Standings(Part):
@@ -250,16 +276,19 @@ class Standings(Part):
         """Lines of the worklist by when they have to be done; how many of each kind there are on
         all pages, and how many of them are overdue."""
         found: list[tuple[int, WorkRow]] = []
-        late = _branches(replace(wanted, overdue=True))
+        branches = _branches(wanted)
         with reading(self.engine) as connection:
-            for why, query in _branches(wanted).items():
+            for why, query in branches.items():
                 some = query if limit is None else query.limit(start + limit)
                 found += [
                     (row.day + wanted.windows[why], WorkRow(**row._mapping))
                     for row in connection.execute(some)
                 ]
-            counts = {why: _count(connection, one) for why, one in _branches(wanted).items()}
-            overdue = sum(_count(connection, one) for one in late.values())
+            numbers = {
+                why: _counts(connection, why, query, wanted) for why, query in branches.items()
+            }
+        counts = {why: int(row.lines) for why, row in numbers.items()}
+        overdue = sum(int(row.overdue) for row in numbers.values())
         found.sort(key=lambda pair: (pair[0], pair[1].person_id, pair[1].why))
         page = found[start:] if limit is None else found[start : start + limit]
         return [row for _, row in page], counts, overdue
@@ -271,6 +300,56 @@ class Standings(Part):
         with reading(self.engine) as connection:
             day: int | None = connection.execute(query).scalar_one_or_none()
         return day
+
+    def programme_counts(
+        self, wanted: WorkFilter, first: int, by: str
+    ) -> dict[str | None, dict[str, int]]:
+        """Numbers of people by department or job, from the day `first` to the filter's day."""
+        s, d = t.standings, t.tested
+        group = s.c[by]
+        last = s.c.full_day if wanted.by_full else s.c.any_day
+        there = or_(s.c.left_day.is_(None), s.c.left_day > wanted.today)
+        due = or_(last.is_(None), last <= wanted.today + wanted.notice - wanted.windows["due"])
+        late = or_(
+            last < wanted.today - wanted.windows["due"],
+            and_(last.is_(None), s.c.from_day < wanted.today - wanted.windows["first"]),
+        )
+        standing = select(
+            group.label("name"),
+            func.count().label("people"),
+            func.sum(case((due, 1), else_=0)).label("due"),
+            func.sum(case((late, 1), else_=0)).label("overdue"),
+        ).where(there)
+        # One row a person first: a test of each ear is one person tested.
+        one = (
+            select(
+                d.c.person_id,
+                func.max(case((d.c.complete, 1), else_=0)).label("complete"),
+                *(
+                    func.max(case((d.c.shift == word, 1), else_=0)).label(name)
+                    for name, word in SHIFTS.items()
+                ),
+            )
+            .where(d.c.day >= first, d.c.day <= wanted.today)
+            .group_by(d.c.person_id)
+            .subquery()
+        )
+        done = select(
+            group.label("name"),
+            func.count().label("tested"),
+            func.sum(one.c.complete).label("audiograms"),
+            *(func.sum(one.c[name]).label(name) for name in SHIFTS),
+        ).join(one, one.c.person_id == s.c.person_id)
+        numbers = ("people", "due", "overdue", "tested", "audiograms", *SHIFTS)
+        found: dict[str | None, dict[str, int]] = {}
+        with reading(self.engine) as connection:
+            for query in (standing.group_by(group), done.group_by(group)):
+                for row in connection.execute(query):
+                    known = {
+                        name: int(n or 0) for name, n in row._mapping.items() if name != "name"
+                    }
+                    found.setdefault(row.name, dict.fromkeys(numbers, 0)).update(known)
+        return found
 
     def employments(self, name: str) -> list[str]:
         """All departments, or all jobs, that anybody is in."""

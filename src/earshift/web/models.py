@@ -205,6 +205,33 @@ class WorkItem(Answer):
     exam: ExamSummary | None
 
 
+ProgrammeBy = Literal["department", "job"]
+
+
+class ProgrammeGroup(Answer):
+    """People of one department or job; without a name, everybody or those in none."""
+
+    name: str | None
+    people: int
+    due: int
+    overdue: int
+    tested: int
+    audiograms: int
+    confirmed: int
+    not_confirmed: int
+    waiting: int
+    closed: int
+    confirmed_share: tuple[float, float, float] | None  # of the tested, with a 95 % interval
+
+
+class Programme(Answer):
+    first: date
+    last: date
+    by: str
+    everybody: ProgrammeGroup
+    groups: list[ProgrammeGroup]
+
+
 class SiteSetting(Answer):
     """Something that the site settles for itself, with what it rests on."""
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 EXAMINER_PAGES = {
     "/": "today",
     "/worklist": "worklist",
+    "/programme": "programme",
     "/settings": "settings",
     "/people/{handle}": "person",
     "/people/{handle}/test": "begin",

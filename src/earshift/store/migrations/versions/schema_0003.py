@@ -61,15 +61,15 @@ def upgrade() -> None:
         ("merges_of_person", "merges", ["person_id", "id"]),
         ("merges_into", "merges", ["into_id"]),
         ("site_settings_by_name", "site_settings", ["name", "id"]),
-        ("standings_by_full_day", "standings", ["full_day"]),
-        ("standings_by_any_day", "standings", ["any_day"]),
+        ("standings_by_full_day", "standings", ["full_day", "from_day", "person_id", "left_day"]),
+        ("standings_by_any_day", "standings", ["any_day", "from_day", "person_id", "left_day"]),
         ("stale_by_person", "stale", ["person_id"]),
         ("standings_by_department", "standings", ["department"]),
         ("tasks_of_person", "tasks", ["person_id"]),
         ("tasks_by_day", "tasks", ["why", "day"]),
         ("tasks_by_exam", "tasks", ["exam_id"]),
         ("tested_of_person", "tested", ["person_id"]),
-        ("tested_by_day", "tested", ["day"]),
+        ("tested_by_day", "tested", ["day", "person_id", "complete", "shift"]),
         ("tested_by_exam", "tested", ["exam_id"]),
     ):
         op.create_index(name, table, columns)
