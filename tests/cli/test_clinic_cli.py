@@ -230,20 +230,22 @@ def test_the_last_answer_can_be_taken_back_before_the_result(run: Run, referred:
 def test_a_screen_that_finds_a_change(run: Run, referred: int, tmp_path: Path) -> None:
     shown = run("screen", "A1", "--ear", "right", "--simulate", "moderate", "--seed", 1)
     assert "against exam" in shown
-    assert "osha-sts" in shown
+    assert "Question: OSHA standard threshold shift: mean shift at" in shown
     assert "29 CFR 1910.95(g)(10)(i)" in shown
     assert "present nothing, wait" in shown
     assert "P(rule met)" in shown
-    assert "\nChanged\nThe rule osha-sts is met" in shown
+    assert "\nChanged\nThe OSHA standard threshold shift rule is met" in shown
     assert "reliability good" in shown
     listed = run("person", "show", "A1")
     assert "simulated screen" in listed
-    assert "osha-sts: changed" in listed
+    assert "OSHA standard threshold shift: changed" in listed
     visit = json.loads(run("person", "show", "A1", "--json"))["visits"][-1]
     assert visit["mode"] == "simulated"
     page = tmp_path / "report.html"
     run("report", visit["id"], "--out", page)
-    assert "osha-sts" in page.read_text(encoding="utf-8")
+    text = page.read_text(encoding="utf-8")
+    assert "OSHA standard threshold shift: mean shift at" in text
+    assert "osha-sts" not in text + shown
     pdf = tmp_path / "report.pdf"
     told = json.loads(run("report", visit["id"], "--out", pdf, "--paper", "letter", "--json"))
     assert told == {"visit": visit["id"], "report": str(pdf), "warnings": []}

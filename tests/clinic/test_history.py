@@ -278,7 +278,10 @@ def test_history_and_baseline_at_the_command_line(run: Run, store: Store, person
     shown = run("person", "history", "A1")
     assert shown.exit_code == 0, shown.output
     assert "none has been chosen" in shown.output
-    assert "For a professional to judge: The rule osha-sts was met on 2024-05-05" in shown.output
+    assert (
+        "For a professional to judge: The OSHA standard threshold shift rule was met on 2024-05-05"
+        in shown.output
+    )
     assert "left ear: nothing measured yet" in shown.output
     words = ("--ear", "right", "--exam", "3", "--reason", "persistent, Dr K", "--author", "dr")
     done = run("person", "baseline", "A1", *words)

@@ -501,6 +501,23 @@ def test_the_clinics_question_is_the_default(store: Store, person: Person) -> No
         plan_exam("both")
 
 
+def test_a_planned_screen_is_built_once_and_read_anew_once_answered(
+    store: Store, visit: Visit
+) -> None:
+    imported(store, "right")
+    plan = plan_screen(store, visit.person_id, "right", seed=4)
+    record = open_exam(store, visit, plan, author="mh")
+    begun = Session(store, record.id, author="mh", planned=plan.procedure)
+    read = Session(store, record.id, author="mh")
+    assert begun.procedure is plan.procedure
+    assert begun.procedure.to_dict() == read.procedure.to_dict()
+    assert begun.presentation() == read.presentation()
+    read.answer(True)
+    later = Session(store, record.id, author="mh", planned=plan.procedure)
+    assert later.procedure is not plan.procedure
+    assert later.presentation() == read.presentation()
+
+
 def test_limits_of_a_supervised_test() -> None:
     assert supervised_limits().cap_db_hl == 90
     assert supervised_limits(100, confirmed=True).cap_db_hl == 100

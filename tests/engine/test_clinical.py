@@ -127,7 +127,7 @@ def test_a_shift_is_found_and_none_is_cleared(first: es.Exam) -> None:
 def test_an_improvement_is_found_by_its_own_rule(first: es.Exam) -> None:
     better = answered(es.Screen(first, rule="osha-sts improvement", seed=2), moved(-22.0))
     assert better.verdict().decision == "changed"
-    assert "osha-sts improvement" in str(better.verdict())
+    assert "OSHA standard threshold shift improvement rule" in str(better.verdict())
     assert through_json(better).rule == RULES["osha-sts"].improvement
     loss = answered(es.Screen(first, rule="osha-sts", seed=2), moved(-22.0))
     assert loss.decision == "unchanged"

@@ -78,7 +78,7 @@ def test_a_screen_by_rule_with_silent_trials() -> None:
     answer = good(talk, "verdict")
     assert answer["verdict"]["decision"] == "changed"
     assert answer["verdict"]["catch_trials"] == 1
-    assert answer["words"].startswith("The rule osha-sts is met")
+    assert answer["words"].startswith("The OSHA standard threshold shift rule is met")
 
 
 def test_a_notch_needs_no_reference() -> None:
@@ -394,7 +394,7 @@ def test_the_client_in_javascript_reaches_a_verdict() -> None:
         text=True,
         check=True,
     )
-    assert "The rule osha-sts is met" in done.stdout
+    assert "The OSHA standard threshold shift rule is met" in done.stdout
     assert "3000 Hz" in done.stdout
 
 

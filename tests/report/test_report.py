@@ -35,7 +35,8 @@ def test_a_screen_is_shown_as_it_was_stored(changed: ExamBundle) -> None:
     shown = changed.results[0].shown
     assert shown["words"] in text
     rule = shown["rule"]
-    assert f"{rule['name']}: {rule['text']} ({rule['source']})" in text
+    meaning = rule["text"].removeprefix("standard threshold shift: ")
+    assert f"OSHA standard threshold shift: {meaning} ({rule['source']})" in text
     for expected in (
         "Right ear: screen for change",
         "Changed",
@@ -209,7 +210,9 @@ def test_a_niosh_shift_asks_for_a_retest_only_when_there_is_one(
 def test_an_unverified_rule_is_marked() -> None:
     exam = screened("left", 23, NORMAL, MILD, rule="asha-1994", allow_unverified=True)
     text = page_of(exam)
-    assert "RULE NOT VERIFIED. The rule asha-1994 is not verified: ASHA 1994" in text
+    assert (
+        "RULE NOT VERIFIED. The ASHA 1994 ototoxic change rule is not verified: ASHA 1994" in text
+    )
     assert "RULE NOT VERIFIED" not in page_of(with_verdict(exam, unverified=None))
 
 

@@ -462,6 +462,7 @@ def test_a_screen_goes_on_to_a_full_audiogram(desk: Desk) -> None:
     exam = desk.supervised()["exams"][0]["id"]
     screened = answer_to_the_end(desk, exam)
     assert "continue" in screened["can"]
+    assert "release" not in screened["can"]  # nobody but a listener has a page to show it on
     full = desk.post(f"/exams/{exam}/continue", status=201)
     assert full["kind"] == "exam"
     done = answer_to_the_end(desk, full["id"])

@@ -83,13 +83,16 @@ class Desk:
         )
 
     def _question(self) -> str:
+        from earshift.engine.rules import rule_meaning, rule_title
         from earshift.engine.screen import Screen
 
         procedure = self._session.procedure
         assert isinstance(procedure, Screen)
-        if procedure.rule is None:
+        rule = procedure.rule
+        if rule is None:
             return f"Question: has hearing changed at all (protocol {procedure.protocol.name})?"
-        return f"Question: {procedure.rule.name}, {procedure.rule.text} ({procedure.rule.source})"
+        meaning = rule_meaning(rule.name, rule.text)
+        return f"Question: {rule_title(rule.name)}: {meaning} ({rule.source})"
 
     def _one_presentation(self) -> None:
         shown = self._session.presentation()

@@ -256,7 +256,9 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
     )
     record = open_exam(store, visit, plan, author=setting.author)
     practice = setting.practice and not simulated
-    session = Session(store, record.id, author=setting.author, practice=practice)
+    session = Session(
+        store, record.id, author=setting.author, practice=practice, planned=plan.procedure
+    )
     Desk(session, person, setting.simulate, setting.as_json).run()
 
 

@@ -154,6 +154,7 @@ def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
 def _exam_row(
     exam: "ExamRecord", visit: "Visit", results: "Sequence[ResultRecord]"
 ) -> list[object]:
+    from earshift.engine.rules import rule_title
     from earshift.records import measured_on
 
     what = f"simulated {exam.kind}" if visit.mode == "simulated" else exam.kind
@@ -164,7 +165,7 @@ def _exam_row(
         if shown["verdict"] is not None:
             said = f"{shown['verdict']['decision']}, {said}"
         if shown["rule"] is not None:
-            said = f"{shown['rule']['name']}: {said}"
+            said = f"{rule_title(shown['rule']['name'])}: {said}"
     day = measured_on(exam, visit) or "unknown"
     return [exam.id, exam.visit_id, day, exam.ear, what, exam.state, said]
 

@@ -132,11 +132,12 @@ def begin_follow_up(
     *,
     today: date,
     author: str,
-) -> ExamRecord:
+) -> tuple[ExamRecord, Plan]:
     """Open a retest or a continuation of a finished exam, in the same visit and conditions."""
     if record.state not in ("done", "abandoned"):
         raise Conflict("{exam} is not finished yet", exam=record.id)
     visit = store.visit(record.visit_id)
     require_none_unfinished(store, visit.person_id, record.ear)
     require_same_conditions(store, record, today)
-    return open_exam(store, visit, plan(store, record), author=author)
+    planned = plan(store, record)
+    return open_exam(store, visit, planned, author=author), planned

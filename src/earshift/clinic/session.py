@@ -73,18 +73,28 @@ class Session:
     >>> session.finish()
 
     With `practice`, tones to learn the task with come first; they are stored and count for nothing.
+    An exam that was just opened is `planned` already and need not be built from the store again.
     """
 
-    def __init__(self, store: Store, exam_id: int, *, author: str, practice: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        exam_id: int,
+        *,
+        author: str,
+        practice: bool = False,
+        planned: Exam | Screen | None = None,
+    ) -> None:
         self.store, self.author = store, author
         self._practice = practice
-        self._begin_from(store.snapshot(exam_id))
+        self._begin_from(store.snapshot(exam_id), planned)
 
-    def _begin_from(self, snapshot: ExamSnapshot) -> None:
+    def _begin_from(self, snapshot: ExamSnapshot, planned: Exam | Screen | None = None) -> None:
         self.snapshot = snapshot
         self.delivery = Delivery.from_dict(snapshot.exam.delivery)
         self._carried = without_silence(snapshot.carried)
-        self.procedure = self._fold()
+        answered = self.trials or self._carried or self.presses
+        self.procedure = self._fold() if planned is None or answered else planned
         self._forget()
 
     def _fold(self) -> Exam | Screen:

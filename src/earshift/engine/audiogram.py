@@ -45,7 +45,7 @@ class Audiogram:
         for name in ("thresholds_db_hl", "no_response_db_hl"):
             given = getattr(self, name)
             if not isinstance(given, Mapping):
-                raise Refusal(f"{name} must map frequency in Hz to dB HL, got {given!r}")
+                raise Refusal(f"{name} must map frequency in Hz to dB HL", got=given)
             clean = {Tone(f, level).frequency_hz: finite(level, name) for f, level in given.items()}
             for f in clean:
                 if not 100.0 <= f <= 20000.0:
@@ -69,7 +69,7 @@ class Audiogram:
         for name in ("sd_db", "method_offset_db"):
             object.__setattr__(self, name, finite(getattr(self, name), name))
         if not self.sd_db > 0:
-            raise Refusal(f"sd_db must be positive, got {self.sd_db!r}")
+            raise Refusal("sd_db must be positive", got=self.sd_db)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""

@@ -29,8 +29,9 @@ from earshift.engine.domain import Domain
 from earshift.engine.ears import the_other, trials_of
 from earshift.engine.field_exam import USUAL_TONES, FieldExam, tones_or_usual
 from earshift.engine.limits import Limits
+from earshift.engine.persons.design import Design, Stopping
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
-from earshift.engine.persons.posterior import Posterior, Sitting, Stopping
+from earshift.engine.persons.posterior import Posterior
 from earshift.engine.persons.reference import joined
 from earshift.engine.procedure import FIT, Procedure
 from earshift.engine.psychometric import Curves, Estimate, rate_estimate
@@ -187,7 +188,7 @@ class ClinicalExam(Exam):
         check_tones(self.domain, "a clinical exam")
         self.precision_db = finite(precision_db, "precision_db")
         if not self.precision_db > 0.0:
-            raise Refusal(f"precision_db must be positive, got {precision_db!r}")
+            raise Refusal("precision_db must be positive", got=precision_db)
         # What a field of these trials is fitted with, where a screen without a rule wants one.
         self.strategy, self.halton_tones, self.guess, self.lapse = "level_set", 0, 0.01, 0.02
         self._fields = None
@@ -197,7 +198,7 @@ class ClinicalExam(Exam):
         usual = [f for f in AUDIOMETRIC_HZ if frequencies[0] <= f <= frequencies[-1]]
         self._wanted_hz = tuple(f for f in usual if self._reach_at(f) is not None) or frequencies
         self.listening = Listening(
-            Sitting(
+            Design(
                 self._prior(nodes_for(self._wanted_hz)),
                 frequencies_hz=frequencies,
                 levels_db=self.domain.intensity.values,
@@ -297,7 +298,7 @@ class ClinicalExam(Exam):
 
         A threshold that lies beyond what can be played is known well enough when that is known.
         """
-        if self.state.p_idle > self.listening.model.stopping.doubt:
+        if self.state.p_idle > self.listening.design.stopping.doubt:
             return False
         for number, ear in enumerate(self._tested):
             ends = np.array([self._reach_at(f, ear) or (0.0, 0.0) for f in self._wanted_hz]).T
@@ -357,7 +358,7 @@ class ClinicalExam(Exam):
 
     def _guesses(self, count: int) -> Array:
         """Guess rates by their probability, so many of them."""
-        rates = self.listening.model.answers.guesses
+        rates = self.listening.design.answers.guesses
         mass = self.state.mass(0).sum(axis=(0, 2))
         edges = np.cumsum(mass / mass.sum())
         which = np.searchsorted(edges, (np.arange(count) + 0.5) / count)
@@ -372,7 +373,7 @@ class ClinicalExam(Exam):
         return rate_estimate(lapses, counts.astype(float))
 
     def _attentive(self, shape: tuple[int, int], rng: np.random.Generator) -> Mask:
-        answers = self.listening.model.answers
+        answers = self.listening.design.answers
         out = np.empty(shape, dtype=bool)
         now = rng.random(shape[0]) >= answers.off_at_start
         for column in range(shape[1]):

@@ -1,6 +1,6 @@
 """`FieldExam`: an exam that fits the paper's psychometric field to the answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -110,9 +110,7 @@ class FieldExam(Procedure):
         self._set_ear(ear)
         known = [name for name in choose.STRATEGIES if name != "differential"]
         if strategy not in known:
-            raise Refusal(
-                f"strategy of an exam must be one of {', '.join(known)}, got {strategy!r}"
-            )
+            raise Refusal(f"strategy of an exam must be one of {', '.join(known)}", got=strategy)
         check_rates(guess, lapse)
         self.strategy = strategy
         self.halton_tones = whole(halton_tones, "halton_tones", 0)
@@ -122,9 +120,7 @@ class FieldExam(Procedure):
 
     def _set_ear(self, ear: str | None) -> None:
         if ear not in ((None,) if self.ears is None else (None, *EARS)):
-            raise Refusal(
-                f"ear must be 'right', 'left' or None, and needs ears='both'; got {ear!r}"
-            )
+            raise Refusal("ear must be 'right', 'left' or None, and needs ears='both'", got=ear)
         self.ear = ear
 
     @property
@@ -174,7 +170,7 @@ class FieldExam(Procedure):
             return None
         ear = self.ear if ear is None else ear
         if ear not in EARS:
-            raise Refusal(f"this exam is of both ears: say ear='right' or 'left', got {ear!r}")
+            raise Refusal("this exam is of both ears: say ear='right' or 'left'", got=ear)
         return ear
 
     def of(self, ear: str) -> Self:
@@ -416,6 +412,9 @@ class FieldExam(Procedure):
             "lapse": self.lapse,
         }
         return design if self.ears is None else {**design, "ears": self.ears, "ear": self.ear}
+
+    def _take_silence(self, data: Mapping[str, Any]) -> None:
+        """A field takes no note of answers to silence."""
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:

@@ -6,6 +6,7 @@ tone, and an exam read back from a file asks what the unbroken one would have as
 """
 
 import copy
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -58,7 +59,7 @@ class Procedure(Viewed):
         self.max_tones = whole(max_tones, "max_tones", 1)
         self.domain = as_domain(domain)
         if limits is not None and not isinstance(limits, Limits):
-            raise Refusal(f"limits must be earshift.Limits or None, got {limits!r}")
+            raise Refusal("limits must be earshift.Limits or None", got=limits)
         self.limits = limits
         allowed(limits, self.domain, ())  # refuses limits that leave nothing to play
         self.other_ear, self.transducer = other_ear, transducer
@@ -125,20 +126,20 @@ class Procedure(Viewed):
         return copy.copy(self)
 
     @property
+    @abstractmethod
     def done(self) -> bool:
         """Advice: nothing more is needed. Asking and telling go on working."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scores(self) -> Array:
         """Score of every candidate (places x levels of the domain) by the strategy, now.
 
         Where both ears are tested, the right ear's places x levels, then the left one's.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _playable_in(self, ear: str | None) -> Mask:
         """Which candidates may be played to this ear now."""
-        raise NotImplementedError
 
     def _playable(self) -> Mask:
         """Which candidates may be played now, in the rows and columns of the scores."""
@@ -179,8 +180,9 @@ class Procedure(Viewed):
         }
 
     @classmethod
+    @abstractmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
-        raise NotImplementedError
+        """From the settings that `to_dict` wrote down, without trials."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
@@ -211,6 +213,7 @@ class Procedure(Viewed):
         procedure._take_silence(data)
         return procedure
 
+    @abstractmethod
     def _take_silence(self, data: Mapping[str, Any]) -> None:
         """Take stored answers to silent trials and presses, where they count."""
 

@@ -1,7 +1,7 @@
 """`Screen`: has hearing changed from its reference? Asks the tones that answer just that."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from earshift.engine.exam import PERSONS, Exam
 from earshift.engine.field_exam import USUAL_TONES
 from earshift.engine.limits import Limits
 from earshift.engine.norms import hyperprior
-from earshift.engine.procedure import Procedure
 from earshift.engine.protocol import Protocol, as_protocol
 from earshift.engine.question import Circumstances, Setup
 from earshift.engine.reference import (
@@ -34,18 +33,19 @@ from earshift.engine.reference import (
 )
 from earshift.engine.refusal import Refusal
 from earshift.engine.rule_settings import NotchSettings, RuleSettings
-from earshift.engine.rules import Rule, ThresholdRule, as_rules
+from earshift.engine.rules import Rule, as_rules
 from earshift.engine.screen_checks import (
     check_hypotheses,
     decision_of_person,
     p_same_change_of,
     usual_protocol,
 )
+from earshift.engine.screen_views import ScreenViews
 from earshift.engine.thresholds import Location, Threshold
 from earshift.engine.tone import Tone, Trial
 from earshift.engine.track import EarTrack, Track
 from earshift.engine.values import EARS
-from earshift.engine.verdict import NOTCH, PersonVerdict, Verdict
+from earshift.engine.verdict import PersonVerdict, Verdict
 
 if TYPE_CHECKING:  # a field loads its compiled kernels, which a rule does not need
     from earshift.engine.field import Field
@@ -65,12 +65,12 @@ def _settings(given: object, kind: type[S]) -> S:
     """Settings of this kind, the usual ones if none are given."""
     if given is None:
         return kind()
-    if type(given) is not kind:
-        raise Refusal(f"settings must be earshift.{kind.__name__}, got {given!r}")
+    if not isinstance(given, kind):
+        raise Refusal(f"settings must be earshift.{kind.__name__}", got=given)
     return given
 
 
-class Screen(Procedure):
+class Screen(ScreenViews):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
     With `rule`, "changed" means that the threshold-shift rule is met; without, that another field
@@ -207,10 +207,8 @@ class Screen(Procedure):
 
     def _references(self, given: Any, ears: str | None) -> dict[str | None, Reference | None]:
         """Each tested ear's reference, None where the question does without."""
-        needless = self.hypotheses is not None or (
-            bool(self.rules) and all(isinstance(rule, ThresholdRule) for rule in self.rules)
-        )
-        if given is None and needless:
+        needed = not self._clinical or any(rule.needs_reference for rule in self.rules)
+        if given is None and not needed:
             return dict.fromkeys(tested_ears(ears))
         if ears is not None:
             return dict(references_of_both(given).items())
@@ -286,7 +284,7 @@ class Screen(Procedure):
         if self.ears is None:
             raise Refusal(f"this screen is of one ear: there is no {ear!r} ear to speak of")
         if ear not in EARS:
-            raise Refusal(f"ear must be 'right' or 'left', got {ear!r}")
+            raise Refusal("ear must be 'right' or 'left'", got=ear)
         return self._tracks[ear]
 
     def _track(self, ear: str | None = None) -> Track:
@@ -300,10 +298,7 @@ class Screen(Procedure):
     @property
     def reference_field(self) -> "Field":
         """The reference of a screen of one ear, as a field; of a screen without a rule."""
-        track = self._track()
-        if not isinstance(track, EarTrack):
-            raise Refusal("a screen by a rule has no field: see reference_thresholds()")
-        return track.setup.reference
+        return self._track().reference_field
 
     def reference_thresholds(
         self, frequencies_hz: Sequence[float], *, ear: str | None = None
@@ -312,10 +307,7 @@ class Screen(Procedure):
 
         Empty where there is no reference. `ear` is for a screen of both ears.
         """
-        track = self._track(ear)
-        if not isinstance(track, ClinicalTrack):
-            raise Refusal("a screen without a rule has a field: see reference_field")
-        return track.reference_thresholds(frequencies_hz)
+        return self._track(ear).reference_thresholds(frequencies_hz)
 
     def _take(self, trial: Trial, ear: str | None) -> None:
         super()._take(trial, ear)
@@ -343,7 +335,7 @@ class Screen(Procedure):
     @property
     def state(self) -> Any:
         """What all trials so far say, in a screen of one ear: a posterior of fields or persons."""
-        return cast(Any, self._track()).posterior
+        return self._track().posterior
 
     @property
     def log_bf(self) -> float:
@@ -429,10 +421,7 @@ class Screen(Procedure):
             return super()._choose()
         ears = self._tested if self.ears is None else self.open_ears or EARS
         nothing = np.full(self.domain.shape, -np.inf)
-        wanted = [
-            cast(ClinicalTrack, track).wanted() if ear in ears else nothing
-            for ear, track in self._tracks.items()
-        ]
+        wanted = [track.wanted() if ear in ears else nothing for ear, track in self._tracks.items()]
         return self._tone_at(*first_of_best(np.vstack(wanted)))
 
     def _playable_in(self, ear: str | None) -> Mask:
@@ -444,27 +433,19 @@ class Screen(Procedure):
         On other axes than a tone's the places are given as for `thresholds`, and each shift is a
         `PlaceShift`. Of both ears it is a `PersonVerdict`.
         """
-        each = [track.verdict(frequencies_hz) for track in self._tracks.values()]
+        return self._verdict(frequencies_hz, 0)
+
+    def _verdict(self, frequencies_hz: Sequence[Location] | None, which: int) -> Verdict:
+        each = [track.verdict(frequencies_hz, which) for track in self._tracks.values()]
         if self.ears is None:
             return each[0]
-        return cast(Verdict, PersonVerdict(self.decision, len(self._trials), *each))
+        decision = decision_of_person(*(one.decision for one in each))
+        return PersonVerdict(decision, len(self._trials), *each)
 
-    def verdicts(
-        self, frequencies_hz: Sequence[Location] | None = None
-    ) -> dict[str, Verdict | PersonVerdict]:
+    def verdicts(self, frequencies_hz: Sequence[Location] | None = None) -> dict[str, Verdict]:
         """What the screen says of each of its rules, by the rule's name; of a notch, by "notch"."""
-        if not self._clinical:
-            return {self.protocol.name: self.verdict(frequencies_hz)}
-        tracks = [cast(ClinicalTrack, track) for track in self._tracks.values()]
-        found: dict[str, Verdict | PersonVerdict] = {}
-        for which, asking in enumerate(tracks[0].asking):
-            each = [track.verdict(frequencies_hz, which) for track in tracks]
-            name = NOTCH if asking.rule is None else asking.rule.name
-            found[name] = each[0]
-            if self.ears is not None:
-                whole_person = decision_of_person(*(one.decision for one in each))
-                found[name] = PersonVerdict(whole_person, len(self._trials), *each)
-        return found
+        names = [rule.name for rule in self.rules] or [self.hypotheses or self.protocol.name]
+        return {name: self._verdict(frequencies_hz, k) for k, name in enumerate(names)}
 
     @property
     def reliability(self) -> str:
@@ -569,7 +550,7 @@ class Screen(Procedure):
         if clinical and (engine is None or begun_with):
             screen._begun_before = True
             for track in screen._tracks.values():
-                cast(ClinicalTrack, track).note = BEGUN_BEFORE
+                track.note = BEGUN_BEFORE
         return screen
 
     def _take_silence(self, data: Mapping[str, Any]) -> None:

@@ -1,11 +1,12 @@
 """What a screen says: of one ear, and of the person."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from earshift.engine import plots
 from earshift.engine.refusal import Refusal
+from earshift.engine.rules import rule_title
 from earshift.engine.tables import Row, filled, frame, html
 from earshift.engine.values import EARS
 
@@ -176,11 +177,12 @@ class Verdict:
             }[self.decision]
             what = "probability of change"
         else:
+            rule = f"{rule_title(self.rule)} rule"
             words = {
-                "changed": f"The rule {self.rule} is met",
-                "unchanged": f"The rule {self.rule} is not met",
-                "inconclusive": f"Not decided whether the rule {self.rule} is met",
-                "not determinable": f"Whether the rule {self.rule} is met is not determinable",
+                "changed": f"The {rule} is met",
+                "unchanged": f"The {rule} is not met",
+                "inconclusive": f"Not decided whether the {rule} is met",
+                "not determinable": f"Whether the {rule} is met is not determinable",
             }[self.decision]
             what = "probability that it is met"
         doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
@@ -193,11 +195,12 @@ class Verdict:
         return f"{words}: {what} {self.p_changed:.1%} {after}.{doubt}{added}"
 
 
-@dataclass(frozen=True)
-class PersonVerdict:
+@dataclass(frozen=True, init=False)
+class PersonVerdict(Verdict):
     """What a screen of both ears says now: of the person, and of either ear.
 
-    One ear suffices for "changed"; "unchanged" needs both.
+    One ear suffices for "changed"; "unchanged" needs both. What is not said below, `p_changed`
+    among it, is that of the ear which more likely has changed.
 
     Attributes:
         decision: of the person: "changed", "unchanged", "inconclusive" or "not determinable".
@@ -206,14 +209,18 @@ class PersonVerdict:
         left: what the screen says of the left ear.
     """
 
-    decision: str
-    tones: int
-    right: Verdict
-    left: Verdict
+    right: Verdict = field(kw_only=True)
+    left: Verdict = field(kw_only=True)
+
+    def __init__(self, decision: str, tones: int, right: Verdict, left: Verdict) -> None:
+        leading = max(right, left, key=lambda one: one.p_changed)
+        self.__dict__.update(vars(leading))
+        self.__dict__.update(decision=decision, tones=tones, right=right, left=left)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+        """As plain data: of the person, and of either ear."""
+        ears = {ear: getattr(self, ear).to_dict() for ear in EARS}
+        return {"decision": self.decision, "tones": self.tones, **ears}
 
     def rows(self) -> list[Row]:
         """One plain row for each ear and frequency, each with that ear's decision."""

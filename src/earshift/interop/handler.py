@@ -55,7 +55,7 @@ class Handler:
         extraInfo: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(sitting, Procedure):
-            raise Refusal(f"a handler needs an earshift Exam or Screen, got {sitting!r}")
+            raise Refusal("a handler needs an earshift Exam or Screen", got=sitting)
         self.sitting = sitting
         self.levels = levels
         self.name = name

@@ -85,7 +85,7 @@ class Conversation:
             raise Refusal(f'a message is a JSON object such as {{"do": "ask"}}, got {message!r}')
         action = message.get("do")
         if not isinstance(action, str) or action not in FIELDS:
-            raise Refusal(f"do must be one of {', '.join(FIELDS)}, got {action!r}")
+            raise Refusal(f"do must be one of {', '.join(FIELDS)}", got=action)
         given = {name: value for name, value in message.items() if name not in ("do", "id")}
         needed, further = FIELDS[action]
         missing = [name for name in needed if name not in given]
@@ -105,10 +105,10 @@ class Conversation:
         self, kind: str, options: Any = None, cap_db_hl: float = CAP_DB_HL
     ) -> dict[str, Any]:
         if not isinstance(kind, str) or kind not in KINDS:
-            raise Refusal(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+            raise Refusal(f"kind must be one of {', '.join(KINDS)}", got=kind)
         given = {} if options is None else options
         if not isinstance(given, dict):
-            raise Refusal(f"options must be an object, got {given!r}")
+            raise Refusal("options must be an object", got=given)
         unknown = [name for name in given if name not in OPTIONS[kind]]
         if unknown:
             raise Refusal(
@@ -163,7 +163,7 @@ class Conversation:
     ) -> dict[str, Any]:
         procedure = self._open()
         if not isinstance(catch, bool):
-            raise Refusal(f"catch must be true or false, got {catch!r}")
+            raise Refusal("catch must be true or false", got=catch)
         due = len(procedure.trials) + 1
         if trial is not None and whole(trial, "trial", 1) != due:
             raise Refusal(f"trial {trial} is not the one to answer now, which is {due}")
@@ -292,7 +292,7 @@ def _domain(given: Any) -> Domain:
 def _audiogram(given: Any) -> Audiogram:
     """An audiogram whose thresholds are an object of Hz to dB HL, or its own data."""
     if not isinstance(given, dict):
-        raise Refusal(f"an audiogram is an object with thresholds_db_hl, got {given!r}")
+        raise Refusal("an audiogram is an object with thresholds_db_hl", got=given)
     full = {**Audiogram({1000.0: 0.0}).to_dict(), "thresholds_db_hl": {}, **given}
     for name in ("thresholds_db_hl", "no_response_db_hl"):
         if isinstance(full[name], dict):
@@ -307,7 +307,7 @@ def _hertz(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Refusal(f"a frequency in Hz is a number, got {text!r}") from None
+        raise Refusal("a frequency in Hz is a number", got=text) from None
 
 
 def _reference(given: Any) -> Reference | dict[str, Reference]:
@@ -330,7 +330,7 @@ def _one_reference(given: Any) -> Reference:
 
 def _stimulus(given: Any) -> Tone | Stimulus:
     if not isinstance(given, dict):
-        raise Refusal(f"a stimulus is an object such as the one that was asked, got {given!r}")
+        raise Refusal("a stimulus is an object such as the one that was asked", got=given)
     if {"frequency_hz", "level_db_hl"} <= given.keys() <= {"frequency_hz", "level_db_hl", "ear"}:
         return Tone(**given)
     return Stimulus(tuple(given.items()))
@@ -338,7 +338,7 @@ def _stimulus(given: Any) -> Tone | Stimulus:
 
 def _locations(given: Any) -> list[Location]:
     if not isinstance(given, list):
-        raise Refusal(f"places must be a list of numbers or of lists of numbers, got {given!r}")
+        raise Refusal("places must be a list of numbers or of lists of numbers", got=given)
     return [
         tuple(finite(value, "a place") for value in location)
         if isinstance(location, list)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine.persons.posterior import Stopping
+from earshift.engine.persons.design import Stopping
 from earshift.studies import figures
 from earshift.studies.first_exams import (
     FIELD,

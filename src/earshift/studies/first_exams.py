@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from earshift.engine.exam import Exam
 from earshift.engine.persons.answers import AnswerModel
+from earshift.engine.persons.design import Design
 from earshift.engine.persons.people import Newcomer, Persons
-from earshift.engine.persons.posterior import Posterior, Sitting
+from earshift.engine.persons.posterior import Posterior
 from earshift.simulate.classical import hughson_westlake
 from earshift.simulate.run import run
 from earshift.studies.case import Case, Ear, Row, seed_of
@@ -52,9 +53,10 @@ def begin_ideal(manner: Manner, seed: int) -> Posterior:
         off_at_start=0.0, goes_off=0.0, idle_prior=1e-9,
     )  # fmt: skip
     prior = KnownSpread(EXAM_HZ, spread_db=manner.spread_db)
-    return Sitting(
+    design = Design(
         prior, frequencies_hz=EXAM_HZ, seed=seed, answers=answers, persons=IDEAL_PERSONS
-    ).before_any()
+    )
+    return Posterior.before_any(design)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from earshift import __version__
+from earshift.engine.persons.design import Design
 from earshift.engine.persons.people import Newcomer
-from earshift.engine.persons.posterior import Sitting
+from earshift.engine.persons.posterior import Posterior
 from earshift.engine.persons.questions import NEIGHBOURS_HZ, NOTCH_DB, NOTCH_HZ, NotchThere
 from earshift.engine.refusal import Refusal
 from earshift.engine.rule_settings import NotchSettings
@@ -73,14 +74,14 @@ class NotchCase(Case):
     def rows(self) -> list[Row]:
         seed = seed_of(self.seed, self.ear.name, "notch")
         person = Answerer([level for _, level in self.ear.thresholds_db_hl], STANDARD, seed)
-        sitting = Sitting(Newcomer(HZ), asked=(NotchThere(),), frequencies_hz=HZ, seed=seed)
+        design = Design(Newcomer(HZ), asked=(NotchThere(),), frequencies_hz=HZ, seed=seed)
         margin = notch_margin_db(self.ear)
         return [
             (
                 self.group, self.ear.name, margin, len(state.trials), float(state.log_bf()),
-                decision_at(state, sitting.stopping.bayes_factor),
+                decision_at(state, design.stopping.bayes_factor),
             )
-            for state in played(sitting.before_any(), person, TONES)
+            for state in played(Posterior.before_any(design), person, TONES)
         ]  # fmt: skip
 
 

@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine.persons import reference
+from earshift.engine.persons.design import Design
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
-from earshift.engine.persons.posterior import Posterior, Sitting
+from earshift.engine.persons.posterior import Posterior
 from earshift.engine.persons.questions import RuleMet
 from earshift.engine.rules import RULES, Rule
 from earshift.engine.tone import Tone, Trial
@@ -82,21 +83,20 @@ class Answerer:
 
 def begin_exam(seed: int) -> Posterior:
     """A first exam with the tones of an audiometer, before any answer."""
-    return Sitting(Newcomer(EXAM_HZ), frequencies_hz=EXAM_HZ, seed=seed).before_any()
+    return Posterior.before_any(Design(Newcomer(EXAM_HZ), frequencies_hz=EXAM_HZ, seed=seed))
 
 
 def begin_screen(earlier: Earlier, rule: Rule, seed: int) -> Posterior:
     """A screen by a rule, before any answer."""
-    return Sitting(
-        Returning(earlier), asked=(RuleMet(rule),), frequencies_hz=HZ, seed=seed
-    ).before_any()
+    design = Design(Returning(earlier), asked=(RuleMet(rule),), frequencies_hz=HZ, seed=seed)
+    return Posterior.before_any(design)
 
 
 def asked(state: Posterior) -> Tone:
     """The tone that is asked next."""
     place, level = state.best()
-    sitting = state.sitting
-    return Tone(sitting.frequencies_hz[place], sitting.levels_db[level])
+    design = state.design
+    return Tone(design.frequencies_hz[place], design.levels_db[level])
 
 
 def played(
@@ -135,7 +135,7 @@ def margin_db(rule: str, delta_db: Array) -> float:
 
 def decision_at(state: Posterior, factor: float) -> str:
     """What a screen would have decided with this Bayes factor for its limit."""
-    stop = state.sitting.stopping
+    stop = state.design.stopping
     if state.p_idle > stop.doubt or not state.converged:
         return "inconclusive"
     if state.log_bf() >= math.log(factor):

@@ -161,7 +161,7 @@ def exam(
     if record.kind == "screen" and record.state in ("done", "abandoned"):
         can.append("continue")
     listens, plays = session.delivery.answered_by == "listener", session.delivery.sound is not None
-    not_here = {"link": not listens, "answer": listens, "resume": plays}
+    not_here = {"link": not listens, "release": not listens, "answer": listens, "resume": plays}
     can = [action for action in can if not not_here.get(action, False)]
     return m.Exam(
         **summary(store, record).model_dump(),

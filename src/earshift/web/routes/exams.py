@@ -152,12 +152,12 @@ def _follow(
 ) -> m.Exam:
     record = here.store.exam(here.exam_id(handle))
     follow_up = begin_follow_up(here.store, record, plan, today=here.today, author=user)
-    return opened(here, follow_up, user)
+    return opened(here, *follow_up, user)
 
 
-def opened(here: Clinic, exam: ExamRecord, user: str) -> m.Exam:
+def opened(here: Clinic, exam: ExamRecord, plan: Plan, user: str) -> m.Exam:
     """A new exam as the examiner sees it; one that a device plays waits for its set-up."""
-    with here.sessions.changing(exam.id, user) as session:
+    with here.sessions.changing(exam.id, user, planned=plan.procedure) as session:
         if session.delivery.sound is not None:
             session.pause("waiting for the set-up")
         return here.exam(session, user)
