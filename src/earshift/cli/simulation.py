@@ -170,11 +170,12 @@ def demo(
         console.print(f"  {verdict}")
         results[ear] = {**verdict.to_dict(), "rows": rows}
         ax = screen.plot(figure.add_subplot(1, 2, number))
-        ax.set_title(f"screen of {name}\n{ax.get_title()}, {len(rows)} tones", fontsize=11)
+        after = f"{len(rows)} tone{'s' if len(rows) != 1 else ''}"
+        ax.set_title(f"screen of {name}\n{ax.get_title()}, {after}", fontsize=11)
     picture = out / "audiograms.png"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        figure.savefig(picture, dpi=140)
+        figure.savefig(picture, dpi=140, bbox_inches="tight")  # the legends stand below
     except OSError as error:
         raise fail(f"cannot write the picture to {out}: {error}") from None
     if as_json:
