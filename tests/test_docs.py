@@ -61,9 +61,8 @@ def test_every_page_is_in_the_sites_contents() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_between_files_lead_somewhere(page: Path) -> None:
-    prose = re.sub(
-        r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.M | re.S
-    )
+    text = page.read_text(encoding="utf-8")
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.M | re.S)
     for link in re.findall(r"\]\(([^)\s]+)\)", prose):
         if not re.match(r"[a-z]+:|#", link):
             assert (page.parent / link.partition("#")[0]).exists(), link
