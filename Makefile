@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers picture screenshots constraints clean help
+.PHONY: docs demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -89,6 +89,14 @@ lint: $(STAMP)
 
 types: $(STAMP)
 	$(BIN)/mypy
+
+DOCS := $(VENV)/.docs
+$(DOCS): $(STAMP)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	@touch $@
+
+docs: $(DOCS) ## the documentation as a site in build/site; every warning and broken link is an error
+	$(BIN)/mkdocs build --quiet --clean
 
 # PsychoPy without its own requirements, with the few that its handlers import.
 psychopy-check: $(STAMP) ## compare es.Handler with PsychoPy's own handlers, in an environment of its own

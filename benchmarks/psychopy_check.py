@@ -19,12 +19,12 @@ METHODS = ("next", "addResponse", "addOtherData", "saveAsText", "saveAsJson", "s
 
 
 def script(handler: Any, folder: Path) -> dict[str, Any]:
-    """A script as it is written for a staircase: a listener who hears from 30 on."""
+    """A script as it is written for a staircase: a listener who hears from 45 on."""
     experiment = data.ExperimentHandler(name="check", savePickle=False, saveWideText=False)
     experiment.addLoop(handler)
     seen = []
     for level in handler:
-        handler.addResponse(int(level >= 30))
+        handler.addResponse(int(level >= 45))
         handler.addOtherData("rt", 0.3)
         seen.append((handler.thisTrialN, len(handler.intensities), len(handler.data)))
         experiment.nextEntry()
@@ -33,7 +33,7 @@ def script(handler: Any, folder: Path) -> dict[str, Any]:
         "counts": seen[:5],
         "kinds": {name: type(getattr(handler, name)).__name__ for name in ATTRIBUTES},
         "numbers": {isinstance(level, float | int) for level in handler.intensities},
-        "answers": set(handler.data),
+        "answers": {type(answer).__name__ for answer in handler.data},
         "aligned": len(handler.otherData["rt"]) == len(handler.data),
         "finished": handler.finished,
         "columns": sorted(

@@ -170,6 +170,60 @@ def test_a_verdict_without_shifts_is_refused() -> None:
         verdict.plot()
 
 
+# Screens ----------------------------------------------------------------------------------------
+
+
+def test_a_screen_shows_its_reference_and_its_decision(ax: Axes) -> None:
+    screen = run_exam(es.Screen(es.Audiogram(MILD), rule="osha-sts", seed=1), MILD, tones=2)
+    assert screen.plot(ax, frequencies_hz=[1000.0, 4000.0]) is ax
+    drawn(ax)
+    before, now = curve(ax, "reference (95 % band)"), curve(ax, "now (95 % band)")
+    assert before.get_linestyle() == "--"
+    assert list(now.get_xdata()) == [1000.0, 4000.0]
+    assert screen.decision in ax.get_title()
+    assert len([one for one in ax.collections if isinstance(one, PathCollection)]) >= 1
+
+
+def test_a_screen_of_fields_has_its_reference_too(short_exam: es.Exam, ax: Axes) -> None:
+    screen = es.Screen(short_exam, seed=1)
+    screen.tell(es.Tone(1000.0, 30.0), True)
+    drawn(screen.plot(ax))
+    levels = curve(ax, "reference (95 % band)").get_ydata()
+    expected = [
+        one.level_db_hl for one in short_exam.thresholds(short_exam.domain.smooth[0].values)
+    ]
+    assert list(levels) == pytest.approx(expected, abs=3.0)
+
+
+def test_a_screen_without_a_reference_draws_what_is_now(ax: Axes) -> None:
+    drawn(es.Screen(hypotheses="notch", seed=1, domain="audiometer").plot(ax))
+    assert [line.get_label() for line in ax.get_lines()] == ["now (95 % band)"]
+
+
+def test_the_probability_of_change_is_drawn_over_tones(ax: Axes) -> None:
+    screen = run_exam(es.Screen(es.Audiogram(MILD), rule="osha-sts", seed=1), MILD, tones=3)
+    assert screen.plot_p_changed(ax) is ax
+    drawn(ax)
+    line = ax.get_lines()[0]
+    assert list(line.get_xdata()) == [0, 1, 2, 3]
+    assert line.get_ydata()[-1] == pytest.approx(screen.p_changed)
+    assert ax.get_ylabel() == "P(rule met)"
+
+
+def test_both_ears_have_their_own_ways(ax: Axes) -> None:
+    then = es.Audiogram(MILD)
+    screen = es.Screen({"right": then, "left": then}, ears="both", rule="osha-sts", seed=1)
+    screen.tell(es.Tone(2000.0, 40.0, "left"), True)
+    screen.tell(es.Tone(2000.0, 40.0, "right"), False)
+    drawn(screen.plot_p_changed(ax))
+    assert list(curve(ax, "left ear").get_xdata()) == [0, 1]
+    assert list(curve(ax, "right ear").get_xdata()) == [0, 2]
+    both = screen.plot(Figure().add_subplot(), frequencies_hz=[2000.0, 4000.0])
+    drawn(both)
+    assert "right: " in both.get_title()
+    assert "left ear, reference" in {line.get_label() for line in both.get_lines()}
+
+
 # Other axes -------------------------------------------------------------------------------------
 
 CONTRAST = es.Axis("contrast_db", "dB", range(-50, 1, 5), -25.0, 10.0)

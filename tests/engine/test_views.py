@@ -143,6 +143,25 @@ def test_a_verdict_has_a_row_for_each_frequency(screen: es.Screen) -> None:
     assert verdict.to_frame().rows(named=True) == rows
 
 
+def test_trials_of_a_screen_have_the_probability_of_change(screen: es.Screen) -> None:
+    rows = screen.rows()
+    assert is_plain(rows)
+    assert [row["p_changed"] for row in rows] == [screen.p_changed_after(n) for n in (1, 2, 3)]
+    assert rows[-1]["p_changed"] == screen.p_changed
+    assert screen.to_frame().schema["p_changed"] == polars.Float64
+    assert screen.rows("thresholds")[0]["frequency_hz"] == 500.0
+
+
+def test_of_tied_ears_each_tone_has_what_was_known_then() -> None:
+    then = es.Audiogram(MILD)
+    screen = es.Screen({"right": then, "left": then}, ears="both", seed=1)
+    said = []
+    for ear, level in (("right", 40.0), ("left", 45.0), ("right", 50.0)):
+        screen.tell(es.Tone(2000.0, level, ear), False)
+        said.append(screen.of(ear).p_changed)
+    assert [row["p_changed"] for row in screen.rows()] == pytest.approx(said, rel=1e-9)
+
+
 def test_a_verdict_without_shifts_is_one_row() -> None:
     verdict = es.Screen(hypotheses="notch", seed=1, domain="audiometer").verdict()
     (row,) = verdict.rows()

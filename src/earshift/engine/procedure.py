@@ -6,7 +6,7 @@ tone, and an exam read back from a file asks what the unbroken one would have as
 """
 
 import copy
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -37,7 +37,7 @@ def chance(seed: int, count: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng((seed, count, purpose))
 
 
-class Procedure(Viewed, ABC):
+class Procedure(Viewed):
     """What an `Exam` and a `Screen` have in common; see there for the parameters."""
 
     kind: ClassVar[str]

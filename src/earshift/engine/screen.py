@@ -16,7 +16,6 @@ from earshift.engine.exam import PERSONS, Exam
 from earshift.engine.field_exam import USUAL_TONES
 from earshift.engine.limits import Limits
 from earshift.engine.norms import hyperprior
-from earshift.engine.procedure import Procedure
 from earshift.engine.protocol import Protocol, as_protocol
 from earshift.engine.question import Circumstances, Setup
 from earshift.engine.reference import (
@@ -41,6 +40,7 @@ from earshift.engine.screen_checks import (
     p_same_change_of,
     usual_protocol,
 )
+from earshift.engine.screen_views import ScreenViews
 from earshift.engine.thresholds import Location, Threshold
 from earshift.engine.tone import Tone, Trial
 from earshift.engine.track import EarTrack, Track
@@ -70,7 +70,7 @@ def _settings(given: object, kind: type[S]) -> S:
     return given
 
 
-class Screen(Procedure):
+class Screen(ScreenViews):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
     With `rule`, "changed" means that the threshold-shift rule is met; without, that another field

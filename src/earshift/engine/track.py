@@ -71,6 +71,10 @@ class Track(ABC):
     def fork(self) -> Self:
         """Another one with the same trials; a tie has to be made anew."""
 
+    def take_back(self) -> None:
+        """Forget this ear's last trial."""
+        self.trials = self.trials[:-1]
+
     @property
     @abstractmethod
     def posterior(self) -> Any:
@@ -234,6 +238,14 @@ class EarTrack(Track):
         other._known = dict(self._known)
         other._partner = None
         return other
+
+    def take_back(self) -> None:
+        """Forget this ear's last trial, and what was computed from it."""
+        super().take_back()
+        self._known = {n: known for n, known in self._known.items() if n <= len(self.trials)}
+        self._tied = None
+        if self._partner is not None:
+            self._partner._tied = None
 
     @property
     def own_posterior(self) -> Posterior:

@@ -1,5 +1,6 @@
 """What exams and screens show of themselves: rows, data frames, pictures, views for notebooks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ OF_A_THRESHOLD: dict[str, type] = {
 OF_A_PLACE: dict[str, type] = {"level": float, "low": float, "high": float, "censored": str}
 
 
-class Viewed:
+class Viewed(ABC):
     """What an `Exam` and a `Screen` show; see there."""
 
     domain: Domain
@@ -39,20 +40,20 @@ class Viewed:
     max_tones: int
 
     @property
+    @abstractmethod
     def trials(self) -> tuple[Trial, ...]:
         """All answered tones, with their answers, in order."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def _shown_ears(self) -> tuple[str | None, ...]:
         """The ears that thresholds are shown of."""
-        raise NotImplementedError
 
+    @abstractmethod
     def thresholds(
         self, frequencies_hz: Sequence[Location] | None = None, *, ear: str | None = None
     ) -> list[Threshold]:
         """Thresholds with 95 % intervals."""
-        raise NotImplementedError
 
     # Tables ---------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ class Handler:
         return self
 
     def __next__(self) -> Any:
+        """The next stimulus (its level, with `levels`), which then waits for its answer."""
         if self._open is not None and not self.finished:
             raise Refusal(f"{self._open} got no answer: call addResponse before the next one")
         if self.finished or self.sitting.done:
