@@ -141,7 +141,7 @@ def write_paper_results(
     settings = replace(protocol, max_tones=max_tones).to_dict()
     left_out = {"name"}
     if protocol.alternative == "shift":  # has no theta_g and no correlations
-        settings["rough_share"] = protocol.rough_share
+        settings |= {"rough_share": protocol.rough_share, "rough_size": protocol.rough_size}
         left_out |= {*OPTIONS, "prior_scale", "rho_points", "rho_low", "rho_high"}
     page.add(
         "Settings: "
