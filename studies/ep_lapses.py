@@ -216,8 +216,8 @@ def main() -> None:
         f"Written by `studies/ep_lapses.py --histories {given.histories}`, not edited by hand. "
         "Tones anywhere on the grid, so that many answers refute a component outright; a screen "
         "chooses its tones and meets this less often. A state is one component of a hypothesis, "
-        "left as a screen's fit leaves it. A whole step is EP of M_f and of the alternative and what both "
-        "expect of every tone; times are the least of three.\n"
+        "left as a screen's fit leaves it. A whole step is EP of M_f and of the alternative and "
+        "what both expect of every tone; times are the least of three.\n"
     )
     print("\n".join(table(columns, rows)))
     for ok, found in errors.items():
