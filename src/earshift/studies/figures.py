@@ -221,19 +221,20 @@ def save_frontier(
     ):
         axes.errorbar(
             tones, 100 * wrong, xerr=tones_error, yerr=100 * wrong_error, color="0.6",
-            linewidth=0.8, marker="o", markersize=8, markeredgecolor="black",
+            linewidth=0.8, marker="o", markersize=14, markeredgecolor="black",
             markerfacecolor="black" if name == chosen else "white", label=f"{number}  {name}",
         )  # fmt: skip
         axes.annotate(
-            str(number), (tones, 100 * wrong), xytext=(7, 5), textcoords="offset points", fontsize=9
-        )
+            str(number), (tones, 100 * wrong), ha="center", va="center", fontsize=8,
+            color="white" if name == chosen else "black", zorder=5,
+        )  # fmt: skip
     axes.set_ylim(bottom=0.0)
     axes.grid(color="#dddddd", linewidth=0.5)
     axes.set_axisbelow(True)
     axes.set_xlabel("mean tones until either limit is met")
     axes.set_ylabel("wrong calls (%)")
     handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, markerscale=0.6)
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, markerscale=0.5)
     return _saved(figure, path)
 
 
