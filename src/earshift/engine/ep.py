@@ -16,10 +16,10 @@ through (I + S A)^-1 with A = U' W U. Cavities are kept proper by damping, never
 With lapses EP may have no fixed point at all: an answer that the others all but rule out is either
 a lapse or it overturns them, and no single Gaussian is both. `run_always` then takes the most
 surprising answers apart: the evidence is the sum over "it was a lapse" (the answer says nothing)
-and "it was not" (the answer is sure), and in each part EP settles. Where too many answers
-contradict each other for that, it takes them in once, the most expected first (assumed-density
-filtering), and says that it did not settle: such an evidence is finite and rough, and small
-wherever this happens.
+and "it was not" (the answer is sure), and in each part EP settles. A part in which too many answers
+contradict each other for that is taken in once, the most expected first (assumed-density
+filtering), and counts as not settled: such an evidence is finite and rough, and small wherever this
+happens. How long all this may take is bounded, because somebody waits for the next tone.
 
 A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gauss_tau`): that is how
 a threshold read from an audiogram enters.
