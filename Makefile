@@ -150,19 +150,20 @@ results-paper: $(STAMP) ## the paper's part of the results alone: under half an 
 	$(MAKE) --no-print-directory paper-studies
 	$(BIN)/python studies/collect_results.py results docs
 
+JOBS ?= 2
 .PHONY: paper-studies
 paper-studies: $(STAMP)
-	$(BIN)/earshift study paper --baseline-reps 5 --panel-reps 20 --out results/best --json > /dev/null
+	$(BIN)/earshift study paper --baseline-reps 5 --panel-reps 20 --out results/best --jobs $(JOBS) --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 40 --out results/tuning --jobs $(JOBS) --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half held-back --protocols best,best-0.1,paper,paper-vague,literal --reps 40 --out results/ears --jobs $(JOBS) --json > /dev/null
 	for name in best-0.1 paper paper-vague literal; do \
-		$(BIN)/earshift study paper --protocol $$name --baseline-reps 0 --panel-reps 5 --out results/$$name --json > /dev/null || exit 1; \
+		$(BIN)/earshift study paper --protocol $$name --baseline-reps 0 --panel-reps 5 --out results/$$name --jobs $(JOBS) --json > /dev/null || exit 1; \
 	done
-	$(BIN)/earshift study floor --reps 4 --out results/floor --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 30 --out results/tuning --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half held-back --protocols best,best-0.1,paper,paper-vague,literal --reps 40 --out results/ears --json > /dev/null
-	$(BIN)/earshift study options --reps 3 --out results/options --json > /dev/null
-	$(BIN)/earshift study sensitivity --reps 4 --out results/sensitivity --json > /dev/null
+	$(BIN)/earshift study sensitivity --reps 4 --out results/sensitivity --jobs $(JOBS) --json > /dev/null
 	mkdir -p results/ep
 	$(BIN)/python studies/ep_lapses.py $(EARS) > results/ep/results.md
+	$(BIN)/earshift study floor --reps 4 --out results/floor --jobs $(JOBS) --json > /dev/null
+	$(BIN)/earshift study options --reps 2 --out results/options --jobs $(JOBS) --json > /dev/null
 
 constraints: ## pin the versions of everything, without addresses
 	$(BIN)/python -m pip install --quiet uv

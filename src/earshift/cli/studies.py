@@ -327,7 +327,8 @@ def study_ears(
         f"earshift study ears --half {half} --protocols {protocols} --reps {reps} --seed {seed}"
     )
     named = {ear.name: ear for group in known.values() for ear in group}
-    _variants(cases, title, command, out, jobs, cluster, as_json, ears=named)
+    frontier = protocols == "candidates"
+    _variants(cases, title, command, out, jobs, cluster, as_json, ears=named, frontier=frontier)
 
 
 @study.command("rules")
