@@ -782,6 +782,8 @@ def test_the_worklist_names_the_unfinished_the_changed_and_the_due(desk: Desk) -
 def test_the_site_settles_its_windows_and_a_reviewer_closes(desk: Desk) -> None:
     by_name = {one["name"]: one for one in desk.get("/settings")}
     assert by_name["retest_days"]["source"].startswith("29 CFR 1904.10(b)(4)")
+    desk.post("/settings/retest_days", {"value": 21, "reason": "not an examiner's"}, 403)
+    desk.headers = sign_in(desk.client, "ada")
     new = desk.post("/settings/retest_days", {"value": 21, "reason": "our physician"})
     assert (new["value"], new["default"], new["reason"]) == (21, 30, "our physician")
     desk.post("/settings/retest_days", {"value": 0, "reason": "x"}, 422)

@@ -57,6 +57,9 @@ def past(clinic: Clinic) -> dict[str, str]:
         "decided": f"/exams/{screen['exams'][0]['id']}",
         "under way": f"/exams/{under_way['id']}",
         "devices": "/devices",
+        "worklist": "/worklist",
+        "programme": "/programme",
+        "settings": "/settings",
         "device": f"/devices/{device}",
         "import": "/import",
         "try": "/try",
@@ -647,6 +650,37 @@ def test_a_simulated_person_is_stored_nowhere(page: Page, address: str, clinic: 
     assert clinic.get("/api/worklist")["items"] == before
 
 
+def test_the_whole_worklist_is_filtered_and_a_verdict_closed(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    person = clinic.person("Lin Closed", "W-1", references=("right",))
+    screen = clinic.begin(person, ears=["right"])
+    clinic.answer(screen["exams"][0]["id"], ear(REFERENCE, worse_db=30))
+    sign_in(page, address, "ada")
+    page.goto(f"{address}/worklist")
+    page.get_by_label("Reason", exact=True).select_option("audiogram")
+    row = page.locator("#work tbody tr", has_text="Lin Closed")
+    expect(row).to_contain_text("Full audiogram after a change")
+    row.get_by_role("button", name="Close").click()
+    page.get_by_label("Reason, and who decided").fill("wax, Dr K")
+    page.get_by_role("button", name="Close the verdict").click()
+    expect(page.locator("#message")).to_contain_text("The verdict is closed.")
+    expect(row).to_have_count(0)
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Save as CSV").click()
+    assert saved.value.suggested_filename.startswith("worklist-")
+    page.goto(f"{address}/settings")
+    card = page.locator("section", has_text="After a screen that decided nothing")
+    card.get_by_text("Change", exact=True).click()
+    card.get_by_label("New value").fill("14")
+    card.get_by_label("Reason").fill("our physician")
+    card.get_by_role("button", name="Save").click()
+    expect(card).to_contain_text("14 days")
+    expect(card).to_contain_text("our physician")
+    page.goto(f"{address}/programme")
+    expect(page.locator("#programme tbody tr").last).to_contain_text("Everybody")
+
+
 def test_users_are_added_and_changed(page: Page, address: str) -> None:
     sign_in(page, address, "ada")
     page.goto(f"{address}/users")
@@ -681,7 +715,7 @@ def test_a_hidden_page_asks_for_nothing(page: Page, address: str, past: dict[str
 
 PAGES = [
     "login", "today", "person", "new person", "begin", "decided", "under way", "devices", "device",
-    "import", "try", "about", "docs", "users", "audit", "nowhere",
+    "worklist", "programme", "settings", "import", "try", "about", "docs", "users", "audit", "nowhere",
 ]  # fmt: skip
 
 
