@@ -89,10 +89,14 @@ def import_references(
     file: Annotated[Path, typer.Argument(help="File with audiograms.")],
     kind: Annotated[
         str | None,
-        typer.Option("--format", help="csv, mie, fhir or nhanes. Default: by the file's name."),
+        typer.Option("--format", help="csv, mie, fhir, nhanes or apple-health. Default: by name."),
     ] = None,
     person_column: Annotated[
         str | None, typer.Option(help="CSV: the column with the person's code.")
+    ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(help="Apple Health: code of the person whose export it is."),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -151,6 +155,7 @@ def import_references(
             no_response_db_hl=_levels(no_response_db),
             baselines_only=not every,
             method_offset_db=method_offset,
+            person=person,
         )
     done = ImportedFile(found, refused=bool(found.rejected) and not skip_rejected)
     stores = not done.refused and not dry_run

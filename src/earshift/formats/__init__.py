@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 SOURCES = ("nhanes", "niosh")
-IMPORTS = ("csv", "mie", "fhir", "nhanes")
+IMPORTS = ("csv", "mie", "fhir", "nhanes", "apple-health")
 EXPORTS = ("csv", "parquet", "fhir", "bids")
-SUFFIXES = {".csv": "csv", ".tsv": "csv", ".json": "fhir", ".xpt": "nhanes"}
+SUFFIXES = {".csv": "csv", ".tsv": "csv", ".json": "fhir", ".xpt": "nhanes", ".xml": "apple-health"}
 
 
 def kind_of_content(content: bytes) -> str:
@@ -54,10 +54,10 @@ def kind_of_content(content: bytes) -> str:
 def read_references(path: Path | str, kind: str | None = None, **options: Any) -> References:
     """Audiograms from a file, read to its end before any is given; `options` are `Options`'.
 
-    The kind is one of `IMPORTS`; without it the file's name decides (.csv, .json, .xpt). A file
-    that is not of its kind raises a ValueError; a bad row within is listed as rejected.
+    The kind is one of `IMPORTS`; without it the file's name decides (.csv, .json, .xpt, .xml). A
+    file that is not of its kind raises a ValueError; a bad row within is listed as rejected.
     """
-    from earshift.formats import fhir, nhanes, sheets
+    from earshift.formats import apple_health, fhir, nhanes, sheets
 
     file = Path(path)
     kind = SUFFIXES.get(file.suffix.lower()) if kind is None else kind
@@ -75,6 +75,8 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
         return fhir.read(file, how)
     if kind == "nhanes":
         return nhanes.read_references(file, how)
+    if kind == "apple-health":
+        return apple_health.read(file, how)
     return sheets.read(file, how, mie=kind == "mie")
 
 

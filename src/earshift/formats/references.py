@@ -70,7 +70,8 @@ class Options:
     itself). `timezone` is the IANA zone of times that name none. `no_response_db_hl` is the level
     that was tried where a file says "no response" without it: one for all frequencies, or one each.
     `columns` maps names of columns to the names known here. With `baselines_only`, ears that a file
-    flags as no baseline are left out. The rest goes into the audiograms as it is.
+    flags as no baseline are left out. `person` is the code of whom a file is that names nobody. The
+    rest goes into the audiograms as it is.
     """
 
     sentinels: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +81,7 @@ class Options:
     baselines_only: bool = True
     sd_db: float = DEFAULT_THRESHOLD_SD_DB
     method_offset_db: float = 0.0
+    person: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("sentinels", "columns"):
