@@ -227,6 +227,10 @@ def export(
             help="Write names, birth dates and codes. Default: only in FHIR.",
         ),
     ] = None,
+    tidy: Annotated[
+        bool,
+        typer.Option("--tidy", help="Tables: one row per frequency instead of JSON in cells."),
+    ] = False,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -260,6 +264,7 @@ def export(
                 kind,
                 out,
                 identity=identity,
+                tidy=tidy,
                 progress=lambda done: bar.update(task, completed=done),
             )
     if as_json:

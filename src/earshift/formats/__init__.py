@@ -86,12 +86,15 @@ def export(
     out: Path | str,
     *,
     identity: bool | None = None,
+    tidy: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> int:
     """Write visits to a new file (fhir) or folder (the others), whole or not at all; how many.
 
     `identity` says whether names, birth dates, codes and authors are written; by default they are
-    in FHIR alone, and in BIDS they never are. `progress` is called with the visits done so far.
+    in FHIR alone, and in BIDS they never are. `tidy` (csv, parquet) writes no JSON into cells but a
+    table `estimates` with one row for each frequency. `progress` is called with the visits done so
+    far.
     """
     from earshift.formats import bids, fhir_bundle, tables
 
@@ -99,12 +102,14 @@ def export(
         raise Refusal(f"the kind is not one of {', '.join(EXPORTS)}", got=kind)
     if kind == "bids" and identity:
         raise Refusal("a BIDS folder never holds identities; use csv, parquet or fhir")
+    if tidy and kind not in ("csv", "parquet"):
+        raise Refusal("tidy is for tables: csv or parquet", got=kind)
     counted = _counted(visits, progress)
     if kind == "fhir":
         return fhir_bundle.write(counted, Path(out), identity=identity is not False)
     if kind == "bids":
         return bids.write(counted, Path(out))
-    return tables.write(counted, Path(out), kind, identity=bool(identity))
+    return tables.write(counted, Path(out), kind, identity=bool(identity), tidy=tidy)
 
 
 def _counted(
