@@ -172,6 +172,37 @@ def test_what_a_tone_and_a_verdict_say(tmp_path: Path, visits: list[VisitBundle]
     assert screens[0]["rule"] == "osha-sts"
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_tidy_export_has_a_row_for_each_frequency_and_no_json(
+    tmp_path: Path, visits: list[VisitBundle], kind: str
+) -> None:
+    export(visits, kind, tmp_path / "out", tidy=True)
+    assert {p.stem for p in (tmp_path / "out").iterdir()} == {*tables.TABLES, "estimates"}
+    rows = list(tables.read(tmp_path / "out" / f"estimates.{kind}"))
+    result = visits[1].exams[1].results[0]
+    exam = visits[1].exams[1].exam.id
+    shifts = [
+        row
+        for row in rows
+        if (row["exam"], row["result"], row["quantity"]) == (exam, result.id, "shift")
+    ]
+    shown = result.shown["verdict"]["shifts"]
+    assert [(r["frequency_hz"], r["value"], r["low"]) for r in shifts] == [
+        (one["frequency_hz"], one["shift_db"], one["low_db"]) for one in shown
+    ]
+    assert {row["quantity"] for row in rows} >= {"shift", "threshold"}
+    assert {row["unit"] for row in rows if row["quantity"] == "shift"} == {"dB"}
+    for table in (*tables.TABLES, "estimates"):
+        for row in tables.read(tmp_path / "out" / f"{table}.{kind}"):
+            assert not any(name.endswith("_json") for name in row)
+            assert not any(str(value).startswith(("[", "{")) for value in row.values())
+
+
+def test_only_tables_are_tidy(tmp_path: Path, visits: list[VisitBundle]) -> None:
+    with pytest.raises(ValueError, match="csv or parquet"):
+        export(visits, "fhir", tmp_path / "out.json", tidy=True)
+
+
 def test_a_screens_estimates_are_no_thresholds(tmp_path: Path, visits: list[VisitBundle]) -> None:
     export(visits, "csv", tmp_path / "out")
     rows = list(tables.read(tmp_path / "out" / "thresholds.csv"))

@@ -185,7 +185,7 @@ def test_an_exam_reads_what_was_saved(told: es.Handler, tmp_path: Path) -> None:
     assert again.trials == told.sitting.trials
     assert again.ask() == told.sitting.ask()
     assert saved["extraInfo"] == {"participant": "P1"}
-    text = told.saveAsJson()
+    text = told.saveAsJson(None)
     assert text is not None
     assert json.loads(text) == saved
     with pytest.raises(ValueError, match="not the data"):

@@ -90,10 +90,14 @@ def import_references(
     file: Annotated[Path, typer.Argument(help="File with audiograms.")],
     kind: Annotated[
         str | None,
-        typer.Option("--format", help="csv, mie, fhir or nhanes. Default: by the file's name."),
+        typer.Option("--format", help="csv, mie, fhir, nhanes or apple-health. Default: by name."),
     ] = None,
     person_column: Annotated[
         str | None, typer.Option(help="CSV: the column with the person's code.")
+    ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(help="Apple Health: code of the person whose export it is."),
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -160,6 +164,7 @@ def import_references(
             method_offset_db=method_offset,
             decimal_comma=decimal_comma,
             day_first=day_first,
+            person=person,
         )
     if found.accepted and (not dry_run or is_there(db)):
         found = _judged(found, db, author, timezone)
@@ -245,6 +250,10 @@ def export(
             help="Write names, birth dates and codes. Default: only in FHIR.",
         ),
     ] = None,
+    tidy: Annotated[
+        bool,
+        typer.Option("--tidy", help="Tables: one row per frequency instead of JSON in cells."),
+    ] = False,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -278,6 +287,7 @@ def export(
                 kind,
                 out,
                 identity=identity,
+                tidy=tidy,
                 progress=lambda done: bar.update(task, completed=done),
             )
     if as_json:

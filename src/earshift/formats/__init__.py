@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 SOURCES = ("nhanes", "niosh")
-IMPORTS = ("csv", "mie", "fhir", "nhanes")
+IMPORTS = ("csv", "mie", "fhir", "nhanes", "apple-health")
 EXPORTS = ("csv", "parquet", "fhir", "bids")
-SUFFIXES = {".csv": "csv", ".tsv": "csv", ".json": "fhir", ".xpt": "nhanes"}
+SUFFIXES = {".csv": "csv", ".tsv": "csv", ".json": "fhir", ".xpt": "nhanes", ".xml": "apple-health"}
 
 
 def kind_of_content(content: bytes) -> str:
@@ -54,10 +54,10 @@ def kind_of_content(content: bytes) -> str:
 def read_references(path: Path | str, kind: str | None = None, **options: Any) -> References:
     """Audiograms from a file, read to its end before any is given; `options` are `Options`'.
 
-    The kind is one of `IMPORTS`; without it the file's name decides (.csv, .json, .xpt). A file
-    that is not of its kind raises a ValueError; a bad row within is listed as rejected.
+    The kind is one of `IMPORTS`; without it the file's name decides (.csv, .json, .xpt, .xml). A
+    file that is not of its kind raises a ValueError; a bad row within is listed as rejected.
     """
-    from earshift.formats import fhir, nhanes, sheets
+    from earshift.formats import apple_health, fhir, nhanes, sheets
 
     file = Path(path)
     kind = SUFFIXES.get(file.suffix.lower()) if kind is None else kind
@@ -75,6 +75,8 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
         return fhir.read(file, how)
     if kind == "nhanes":
         return nhanes.read_references(file, how)
+    if kind == "apple-health":
+        return apple_health.read(file, how)
     return sheets.read(file, how, mie=kind == "mie")
 
 
@@ -84,12 +86,15 @@ def export(
     out: Path | str,
     *,
     identity: bool | None = None,
+    tidy: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> int:
     """Write visits to a new file (fhir) or folder (the others), whole or not at all; how many.
 
     `identity` says whether names, birth dates, codes and authors are written; by default they are
-    in FHIR alone, and in BIDS they never are. `progress` is called with the visits done so far.
+    in FHIR alone, and in BIDS they never are. `tidy` (csv, parquet) writes no JSON into cells but a
+    table `estimates` with one row for each frequency. `progress` is called with the visits done so
+    far.
     """
     from earshift.formats import bids, fhir_bundle, tables
 
@@ -97,12 +102,14 @@ def export(
         raise Refusal(f"the kind must be one of {', '.join(EXPORTS)}", got=kind)
     if kind == "bids" and identity:
         raise Refusal("a BIDS folder never contains identities; use csv, parquet or fhir")
+    if tidy and kind not in ("csv", "parquet"):
+        raise Refusal("tidy is for tables: csv or parquet", got=kind)
     counted = _counted(visits, progress)
     if kind == "fhir":
         return fhir_bundle.write(counted, Path(out), identity=identity is not False)
     if kind == "bids":
         return bids.write(counted, Path(out))
-    return tables.write(counted, Path(out), kind, identity=bool(identity))
+    return tables.write(counted, Path(out), kind, identity=bool(identity), tidy=tidy)
 
 
 def _counted(

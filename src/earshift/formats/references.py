@@ -72,8 +72,9 @@ class Options:
     itself). `timezone` is the IANA zone of times that name none. `no_response_db_hl` is the level
     that was tried where a file says "no response" without it: one for all frequencies, or one each.
     `columns` maps names of columns to the names known here. With `baselines_only`, ears that a file
-    flags as no baseline are left out. `decimal_comma` and `day_first` say that a file writes 12,5
-    and 31.12.2026; neither is ever guessed. The rest goes into the audiograms as it is.
+    flags as no baseline are left out. `person` is the code of whom a file is that names nobody.
+    `decimal_comma` and `day_first` say that a file writes 12,5 and 31.12.2026; neither is ever
+    guessed. The rest goes into the audiograms as it is.
     """
 
     sentinels: Mapping[str, str] = field(default_factory=dict)
@@ -85,6 +86,7 @@ class Options:
     method_offset_db: float = 0.0
     decimal_comma: bool = False
     day_first: bool = False
+    person: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("sentinels", "columns"):

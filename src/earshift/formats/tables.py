@@ -89,11 +89,35 @@ TABLES: dict[str, dict[str, type]] = {
         "method_offset_db": float,
     },
 }
+# Of a tidy export: nothing nested in a cell, but a row for each frequency.
+NESTED = ("shifts_json", "thresholds_json", "reference_thresholds_json")
+ESTIMATES: dict[str, type] = {
+    **_EXAM,
+    **_PERSON,
+    "result": int,
+    "at": datetime,
+    "decision": str,
+    "rule": str,
+    "protocol": str,
+    "quantity": str,
+    "frequency_hz": float,
+    "unit": str,
+    "value": float,
+    "low": float,
+    "high": float,
+    "censored": str,
+}
+TIDY = {
+    **TABLES,
+    "verdicts": {name: kind for name, kind in TABLES["verdicts"].items() if name not in NESTED},
+    "estimates": ESTIMATES,
+}
 # Who it was and who wrote it: only on request.
 IDENTITY: dict[str, dict[str, type]] = {
     "tones": {**_IDENTITY, "author": str, "voided_by": str, "void_reason": str},
     "verdicts": {**_IDENTITY, "author": str},
     "thresholds": {**_IDENTITY, "author": str, "source": str},
+    "estimates": {**_IDENTITY, "author": str},
 }
 
 
@@ -102,9 +126,17 @@ class _Writer(Protocol):
 
 
 def write(
-    visits: Iterable[VisitBundle], folder: Path, kind: str = "csv", *, identity: bool = False
+    visits: Iterable[VisitBundle],
+    folder: Path,
+    kind: str = "csv",
+    *,
+    identity: bool = False,
+    tidy: bool = False,
 ) -> int:
-    """Write all tables of the visits into a new folder; how many visits there were."""
+    """Write all tables of the visits into a new folder; how many visits there were.
+
+    With `tidy` no cell holds JSON: thresholds and shifts of every result are rows of `estimates`.
+    """
     if kind not in ("csv", "parquet"):
         raise Refusal("kind must be csv or parquet", got=kind)
     if kind == "parquet":
@@ -112,8 +144,8 @@ def write(
     count = 0
     with whole_folder(folder) as part, ExitStack() as stack:
         writers: dict[str, _Writer] = {}
-        for name in TABLES:
-            columns = {**TABLES[name], **(IDENTITY[name] if identity else {})}
+        for name, own in (TIDY if tidy else TABLES).items():
+            columns = {**own, **(IDENTITY[name] if identity else {})}
             path = part / f"{name}.{kind}"
             if kind == "csv":
                 writers[name] = stack.enter_context(_CsvWriter(path, columns))
@@ -121,7 +153,8 @@ def write(
                 writers[name] = stack.enter_context(_ParquetWriter(path, columns))
         for visit in visits:
             for name, row in rows(visit):
-                writers[name].write(row)
+                if name in writers:
+                    writers[name].write(row)
             count += 1
     return count
 
@@ -129,11 +162,11 @@ def write(
 def read(path: Path | str) -> Iterator[Row]:
     """The rows of a table that `write` wrote; the file's name says which table it is."""
     path = Path(path)
-    if path.stem not in TABLES or path.suffix not in (".csv", ".parquet"):
+    if path.stem not in TIDY or path.suffix not in (".csv", ".parquet"):
         raise Refusal(
-            f"{path.name} must be one of {', '.join(f'{name}.csv' for name in TABLES)} or .parquet"
+            f"{path.name} must be one of {', '.join(f'{name}.csv' for name in TIDY)} or .parquet"
         )
-    known = {**TABLES[path.stem], **IDENTITY[path.stem]}
+    known = {**TIDY[path.stem], **TABLES.get(path.stem, {}), **IDENTITY[path.stem]}
     if path.suffix == ".parquet":
         yield from _polars().read_parquet(path).iter_rows(named=True)
         return
@@ -179,6 +212,8 @@ def rows(visit: VisitBundle) -> Iterator[tuple[str, Row]]:
             yield "verdicts", {**where, **row}
         for row in _thresholds(visit, bundle):
             yield "thresholds", {**where, **row}
+        for row in _estimates(bundle):
+            yield "estimates", {**where, **row}
 
 
 def _tones(bundle: ExamBundle) -> Iterator[Row]:
@@ -227,6 +262,39 @@ def _verdicts(bundle: ExamBundle) -> Iterator[Row]:
             "trials_sha256": result.trials_sha256,
             "author": result.author,
         }
+
+
+def _estimates(bundle: ExamBundle) -> Iterator[Row]:
+    """Shifts and thresholds of every result as it was shown, one row for each frequency."""
+    level = "relative dB" if bundle.exam.relative else "dB HL"
+    for result in bundle.results:
+        verdict = result.shown.get("verdict") or {}
+        common: Row = {
+            "result": result.id,
+            "at": result.at,
+            **{name: verdict.get(name) for name in ("decision", "rule", "protocol")},
+            "author": result.author,
+        }
+        for quantity, found, unit, value, end in (
+            ("shift", verdict.get("shifts"), "dB", "shift_db", "db"),
+            ("threshold", result.shown.get("thresholds"), level, "level_db_hl", "db_hl"),
+            (
+                "reference threshold",
+                *(result.shown.get("reference_thresholds"), level, "level_db_hl", "db_hl"),
+            ),
+        ):
+            for one in found or ():
+                censored = one.get("censored")
+                yield {
+                    **common,
+                    "quantity": quantity,
+                    "frequency_hz": one["frequency_hz"],
+                    "unit": unit,
+                    "value": one[value],
+                    "low": one.get(f"low_{end}"),
+                    "high": one.get(f"high_{end}"),
+                    "censored": "yes" if censored is True else censored or None,
+                }
 
 
 def _thresholds(visit: VisitBundle, bundle: ExamBundle) -> Iterator[Row]:

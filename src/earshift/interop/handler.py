@@ -206,13 +206,13 @@ class Handler:
 
     def saveAsJson(
         self,
-        path: FilePath | None = None,
+        path: FilePath | None,
         encoding: str = "utf-8",
         fileCollisionMethod: str = "overwrite",
     ) -> str | None:
         """Write the exam (`Exam.from_dict` reads it back) and the rows with their other data.
 
-        Without a path it gives the text.
+        With None for a path it gives the text.
         """
         data: dict[str, Any] = {"exam": self.sitting.to_dict(), "rows": self.rows}
         if self.extraInfo is not None:
