@@ -127,17 +127,17 @@ def fit_components(means, S, kind, log_prior, ib, x, y, guess, lapse):
             log_Z[c] = -np.inf
     if lapses and not ok.all():
         open_ones = np.flatnonzero(~ok)
-        for c in open_ones:
-            order = ep.by_surprise(means[c], S[kind[c]], ia, ib, x, y, guess, lapse)
-            log_Z[c], bs[c], Gs[c] = ep.take_once(
-                means[c], S[kind[c]], ia, ib, x, y, none, guess, lapse, order
+        for j in open_ones:
+            order = ep.by_surprise(means[j], S[kind[j]], ia, ib, x, y, guess, lapse)
+            log_Z[j], bs[j], Gs[j] = ep.take_once(
+                means[j], S[kind[j]], ia, ib, x, y, none, guess, lapse, order
             )
         least = (log_Z + log_prior).max() - NEGLIGIBLE
-        for c in open_ones:
-            if log_Z[c] + log_prior[c] > least:
-                order = ep.by_surprise(means[c], S[kind[c]], ia, ib, x, y, guess, lapse)
-                log_Z[c], bs[c], Gs[c], ok[c] = ep.take_apart(
-                    means[c], S[kind[c]], ia, ib, x, y, none, guess, lapse, order, ep.TOLERANCE
+        for j in open_ones:
+            if log_Z[j] + log_prior[j] > least:
+                order = ep.by_surprise(means[j], S[kind[j]], ia, ib, x, y, guess, lapse)
+                log_Z[j], bs[j], Gs[j], ok[j] = ep.take_apart(
+                    means[j], S[kind[j]], ia, ib, x, y, none, guess, lapse, order, ep.TOLERANCE
                 )
     return log_Z, bs, Gs, ok
 
