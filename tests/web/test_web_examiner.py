@@ -715,7 +715,8 @@ def test_a_hidden_page_asks_for_nothing(page: Page, address: str, past: dict[str
 
 PAGES = [
     "login", "today", "person", "new person", "begin", "decided", "under way", "devices", "device",
-    "worklist", "programme", "settings", "import", "try", "about", "docs", "users", "audit", "nowhere",
+    "worklist", "programme", "settings", "import", "try", "about", "docs", "users", "audit",
+    "nowhere",
 ]  # fmt: skip
 
 
