@@ -83,9 +83,13 @@ def test_a_screen_of_both_ears_is_a_screen(first: es.Exam) -> None:
     screen = es.Screen({"right": first, "left": es.Audiogram(MILD)}, ears="both", rule="osha-sts")
     assert type(screen) is es.Screen
     assert type(es.Exam(ears="both")) is es.Exam
-    assert isinstance(screen.verdict(), es.PersonVerdict)
+    verdict = screen.verdict()
+    assert isinstance(verdict, es.PersonVerdict)
+    assert isinstance(verdict, es.Verdict)
+    assert set(verdict.to_dict()) == {"decision", "tones", "right", "left"}
     each = {ear: screen.of(ear).p_changed for ear in ("right", "left")}
-    assert screen.p_changed == max(each.values())
+    assert screen.p_changed == verdict.p_changed == max(each.values())
+    assert verdict == screen.verdict() != verdict.right
     assert {ear: screen.p_changed(ear) for ear in each} == each
 
 
@@ -135,7 +139,10 @@ def test_the_type_checker_knows_the_options(tmp_path: Path) -> None:
         "es.Exam.clinical(max_tone=20)\n"
         "es.Exam(halton_tone=3)\n"
         'es.Screen(exam, rule="osha-sts", sead=1)\n'
-        'print(es.Screen(exam, rule="osha-sts").verdict().decision)\n',
+        'print(es.Screen(exam, rule="osha-sts").verdict().decision)\n'
+        'both = es.Screen(exam, rule="osha-sts", ears="both").verdict()\n'
+        "if isinstance(both, es.PersonVerdict):\n"
+        "    print(both.p_changed, both.right.p_changed)\n",
         encoding="utf-8",
     )
     command = [sys.executable, "-m", "mypy", "--config-file", str(ROOT / "pyproject.toml")]

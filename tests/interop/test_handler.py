@@ -1,6 +1,7 @@
 """The loop for experiment scripts."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
@@ -108,3 +109,114 @@ def test_both_ears_in_one_loop() -> None:
         assert tone.ear in ("left", "right")
         handler.addResponse(True, intensity=tone.level_db_hl + 1.0)
     assert [row["ear"] for row in handler.rows] == [t.tone.ear for t in handler.sitting.trials]
+
+
+# In place of a staircase ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def told() -> es.Handler:
+    """Two answered tones and one that waits."""
+    handler = es.Handler(es.Exam.clinical(seed=1, max_tones=5), extraInfo={"participant": "P1"})
+    for heard in (True, False):
+        handler.next()
+        handler.addOtherData("shown_ms", 100)  # before the answer, as scripts do
+        handler.addResponse(heard)
+    handler.addOtherData("rt", 0.4)  # and after it
+    next(handler)
+    return handler
+
+
+def test_attributes_are_those_of_a_staircase(told: es.Handler) -> None:
+    first, second = (trial.tone.level_db_hl for trial in told.sitting.trials)
+    assert told.stimulus is not None
+    assert told.intensities == [first, second, told.stimulus.level_db_hl]
+    assert told.intensity == told.stimulus.level_db_hl
+    assert told.data == [1, 0]
+    assert told.thisTrialN == 2
+    assert told.otherData == {"shown_ms": [100, 100, None], "rt": [None, 0.4, None]}
+    assert (told.nTrials, told.finished) == (5, False)
+    fresh = es.Handler(es.Exam.clinical(seed=1))
+    assert (fresh.thisTrialN, fresh.intensities, fresh.data) == (-1, [], [])
+    assert fresh.intensity == fresh.sitting.ask().level_db_hl
+
+
+def test_a_script_for_levels_gets_levels() -> None:
+    listener = es.Listener(MILD, seed=1)
+    handler = es.Handler(es.Exam.clinical(seed=1, max_tones=3), levels=True)
+    for level in handler:
+        assert isinstance(level, float)
+        assert handler.stimulus is not None
+        assert level == handler.stimulus.level_db_hl
+        handler.addResponse(listener(handler.stimulus))
+    assert len(handler.data) == 3
+
+
+def test_other_data_of_an_open_stimulus_goes_with_it_when_the_loop_ends(told: es.Handler) -> None:
+    told.addOtherData("rt", 9.9)
+    told.finished = True
+    assert list(told) == []
+    assert [row.get("rt") for row in told.rows] == [None, 0.4]
+
+
+def test_a_table_has_a_row_for_every_answer(told: es.Handler, tmp_path: Path) -> None:
+    written = told.saveAsText(tmp_path / "data")
+    assert written.name == "data.tsv"
+    lines = written.read_text(encoding="utf-8-sig").splitlines()
+    head = lines[0].split("\t")
+    assert head == ["participant", "frequency_hz", "level_db_hl", "heard", "shown_ms", "rt"]
+    assert len(lines) == 3
+    assert told.saveAsText(tmp_path / "data").name == "data_1.tsv"
+    assert told.saveAsText(tmp_path / "data", fileCollisionMethod="overwrite") == written
+    with pytest.raises(ValueError, match="exists already"):
+        told.saveAsText(tmp_path / "data", fileCollisionMethod="fail")
+    with pytest.raises(ValueError, match="fileCollisionMethod"):
+        told.saveAsText(tmp_path / "other", fileCollisionMethod="ask")
+    table = told.saveAsText(tmp_path / "data.csv", matrixOnly=True).read_text(encoding="utf-8-sig")
+    assert table.startswith("frequency_hz,level_db_hl,heard")
+    odd = told.saveAsText(tmp_path / "odd.txt", delim=";", encoding="utf-8")
+    assert odd.read_text(encoding="utf-8").startswith("participant;frequency_hz")
+
+
+def test_an_exam_reads_what_was_saved(told: es.Handler, tmp_path: Path) -> None:
+    told.saveAsJson(tmp_path / "exam.json")
+    saved = json.loads((tmp_path / "exam.json").read_text(encoding="utf-8"))
+    again = es.Exam.from_dict(saved)
+    assert again.trials == told.sitting.trials
+    assert again.ask() == told.sitting.ask()
+    assert saved["extraInfo"] == {"participant": "P1"}
+    text = told.saveAsJson()
+    assert text is not None
+    assert json.loads(text) == saved
+    with pytest.raises(ValueError, match="not the data"):
+        es.Exam.from_dict({"exam": None})
+
+
+def test_pickles_and_workbooks_are_refused_with_a_reason(told: es.Handler) -> None:
+    with pytest.raises(ValueError, match=r"runs whatever code.*saveAsJson"):
+        told.saveAsPickle("exam.psydat")
+    with pytest.raises(ValueError, match="runs whatever code"):
+        pickle.dumps(told)
+    with pytest.raises(ValueError, match="saveAsText"):
+        told.saveAsExcel("exam.xlsx")
+
+
+def test_an_experiment_is_told_of_answers_and_of_the_end(told: es.Handler) -> None:
+    class Experiment:
+        def __init__(self) -> None:
+            self.told: list[object] = []
+
+        def addData(self, name: str, value: object) -> None:
+            self.told.append((name, value))
+
+        def loopEnded(self, loop: object) -> None:
+            self.told.append(loop)
+
+    experiment = Experiment()
+    told.setExp(experiment)
+    assert told.getExp() is experiment
+    told.addResponse(True)
+    told.addOtherData("rt", 0.3)
+    told.finished = True
+    assert list(told) == []
+    assert experiment.told == [(".response", 1), ("rt", 0.3), told]

@@ -78,7 +78,7 @@ def test_a_screen_by_rule_with_silent_trials() -> None:
     answer = good(talk, "verdict")
     assert answer["verdict"]["decision"] == "changed"
     assert answer["verdict"]["catch_trials"] == 1
-    assert answer["words"].startswith("The rule osha-sts is met")
+    assert answer["words"].startswith("The OSHA standard threshold shift rule is met")
 
 
 def test_a_notch_needs_no_reference() -> None:
@@ -107,7 +107,7 @@ def test_an_answer_sent_twice_is_taken_once() -> None:
     talk = Conversation()
     good(talk, "begin", kind="exam")
     good(talk, "tell", heard=True, trial=1)
-    assert "the one to answer now, which is 2" in refused(talk, "tell", heard=True, trial=1)
+    assert "the one to answer now; that is 2" in refused(talk, "tell", heard=True, trial=1)
     assert talk.procedure is not None
     assert len(talk.procedure.trials) == 1
 
@@ -195,8 +195,8 @@ def test_other_stimuli_need_no_limits_said_out_loud() -> None:
         ("begin", {}, "needs kind"),
         ("tell", {}, "needs heard"),
         ("load", {}, "needs data"),
-        ("load", {"data": 5}, "what a save answered"),
-        ("load", {"data": {"kind": ["exam"]}}, "what a save answered"),
+        ("load", {"data": 5}, "what save returned"),
+        ("load", {"data": {"kind": ["exam"]}}, "what save returned"),
         ("load", {"data": {"kind": "exam"}}, "not the data"),
         ("ask", {"level": 3}, "has no field level"),
         ("begin", {"kind": "dance"}, "exam, screen"),
@@ -394,7 +394,7 @@ def test_the_client_in_javascript_reaches_a_verdict() -> None:
         text=True,
         check=True,
     )
-    assert "The rule osha-sts is met" in done.stdout
+    assert "The OSHA standard threshold shift rule is met" in done.stdout
     assert "3000 Hz" in done.stdout
 
 
@@ -402,3 +402,55 @@ def test_the_page_names_every_message_and_option() -> None:
     page = (ROOT / "docs" / "protocol.md").read_text(encoding="utf-8")
     for name in (*FIELDS, *(o for options in protocol.OPTIONS.values() for o in options)):
         assert f"`{name}`" in page, name
+
+
+# Undo and both ears -----------------------------------------------------------------------------
+
+
+def test_the_last_answer_can_be_taken_back() -> None:
+    talk = Conversation()
+    good(talk, "begin", kind="exam", options={"seed": 5})
+    first = good(talk, "ask")["stimulus"]
+    good(talk, "tell", heard=True)
+    second = good(talk, "ask")["stimulus"]
+    good(talk, "tell", heard=True, trial=2)
+    assert "not the last one answered, which is 2" in refused(talk, "undo", trial=1)
+    answer = good(talk, "undo", trial=2)
+    assert answer["taken_back"] == {**second, "heard": True}
+    assert (answer["trial"], good(talk, "ask")["stimulus"]) == (2, second)
+    good(talk, "undo")
+    assert good(talk, "ask")["stimulus"] == first
+    assert "no answer to take back" in refused(talk, "undo")
+
+
+def test_both_ears_in_one_exam() -> None:
+    talk = Conversation()
+    good(talk, "begin", kind="exam", options={"seed": 5, "ears": "both"})
+    asked = good(talk, "ask")["stimulus"]
+    assert asked["ear"] in ("right", "left")
+    good(talk, "tell", heard=True)
+    answer = good(talk, "verdict", places=[1000])
+    assert set(answer["thresholds"]) == {"right", "left"}
+    assert [t["frequency_hz"] for t in answer["thresholds"]["left"]] == [1000.0]
+    assert "ear" in refused(
+        talk, "tell", heard=True, stimulus={"frequency_hz": 1000, "level_db_hl": 30}
+    )
+    data = good(talk, "save")["data"]
+    other = Conversation()
+    good(other, "load", data=data)
+    assert good(other, "ask")["stimulus"] == good(talk, "ask")["stimulus"]
+
+
+def test_both_ears_in_one_screen() -> None:
+    talk = Conversation()
+    options = {**BY_RULE, "ears": "both"}
+    assert "right" in refused(talk, "begin", kind="screen", options=options)
+    options["reference"] = {"right": BY_RULE["reference"], "left": BY_RULE["reference"]}
+    good(talk, "begin", kind="screen", options=options)
+    good(talk, "tell", heard=True, stimulus={**good(talk, "ask")["stimulus"]})
+    answer = good(talk, "verdict", places=[2000])
+    assert {"right", "left", "decision"} <= answer["verdict"].keys()
+    assert set(answer["thresholds"]) == {"right", "left"}
+    broken = {**options, "reference": {"right": BY_RULE["reference"], "left": 3}}
+    assert "reference must be" in refused(talk, "begin", kind="screen", options=broken)
+    assert "ears must be" in refused(talk, "begin", kind="exam", options={"ears": "three"})

@@ -88,9 +88,9 @@ def test_a_second_round_begins_a_page(
     bundle = visit_of(changed, unchanged, niosh, visit=replace(VISIT, mode="simulated"))
     reader, _ = pdf_of(tmp_path / "visit.pdf", bundle)
     first, second = (squeezed(page.extract_text()) for page in reader.pages)
-    assert "osha-sts:" in first
-    assert "niosh-15:" not in first
-    assert "niosh-15:" in second
+    assert "OSHAstandardthresholdshift:" in first
+    assert "NIOSHsignificantthresholdshift:" not in first
+    assert "NIOSHsignificantthresholdshift:" in second
     assert "SIMULATED" in first
     assert "SIMULATED" in second
 

@@ -274,6 +274,7 @@ def test_a_file_is_imported_whole_or_not_at_all(desk: Desk) -> None:
 # A supervised screen ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_screen_by_hand_from_the_first_tone_to_the_report(desk: Desk) -> None:
     test = desk.supervised()
     (exam,) = test["exams"]
@@ -342,6 +343,7 @@ def test_an_answer_sent_twice_or_out_of_order_changes_nothing(desk: Desk, app_st
     assert [trial.heard for trial in app_store.trials(exam_id)] == [True]
 
 
+@pytest.mark.slow
 def test_what_was_answered_elsewhere_is_asked_from_there(
     desk: Desk, database: str, app_store: Store
 ) -> None:
@@ -430,6 +432,7 @@ def test_a_listeners_answer_takes_one_look_at_the_store_and_one_write(desk: Desk
         assert looks.taken() == (2, 2 if play["state"] == "done" else 1)
 
 
+@pytest.mark.slow
 def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
     exam = desk.supervised()["exams"][0]["id"]
     desk.post(f"/exams/{exam}/undo", status=409)
@@ -458,10 +461,12 @@ def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
     assert desk.post(f"/exams/{again['id']}/abandon", {"reason": "tired"})["state"] == "abandoned"
 
 
+@pytest.mark.slow
 def test_a_screen_goes_on_to_a_full_audiogram(desk: Desk) -> None:
     exam = desk.supervised()["exams"][0]["id"]
     screened = answer_to_the_end(desk, exam)
     assert "continue" in screened["can"]
+    assert "release" not in screened["can"]  # nobody but a listener has a page to show it on
     full = desk.post(f"/exams/{exam}/continue", status=201)
     assert full["kind"] == "exam"
     done = answer_to_the_end(desk, full["id"])
@@ -585,6 +590,7 @@ def test_the_shipped_tables_and_rules_name_their_sources(desk: Desk) -> None:
 # The listener -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
     person = desk.person(name="Canary Name")
     for ear in ("right", "left"):
@@ -648,6 +654,7 @@ def test_a_stop_voids_the_tone_and_asks_for_the_set_up_again(desk: Desk, app_sto
     assert late["state"] == "play"
 
 
+@pytest.mark.slow
 def test_an_answer_about_one_ear_never_counts_for_the_other(desk: Desk, app_store: Store) -> None:
     person = desk.person()
     for ear in ("right", "left"):
@@ -688,6 +695,7 @@ def test_another_device_than_planned_is_refused(desk: Desk) -> None:
     assert listener.ready()["state"] == "play"
 
 
+@pytest.mark.slow
 def test_without_calibration_levels_are_relative_to_the_end(desk: Desk) -> None:
     person = desk.person()
     device = desk.device()
@@ -709,7 +717,7 @@ def test_without_calibration_levels_are_relative_to_the_end(desk: Desk) -> None:
     assert desk.get(f"/exams/{test['exams'][0]['id']}")["decision"] == "unchanged"
     elsewhere = desk.device(name="tablet")
     refused = desk.test(person, 409, device=elsewhere, answered_by="listener", mode="self")
-    assert "without calibration" in refused["detail"]
+    assert "uncalibrated levels" in refused["detail"]
 
 
 def test_a_volume_that_is_wrong_stops_before_the_first_tone(desk: Desk) -> None:
@@ -725,6 +733,7 @@ def test_a_volume_that_is_wrong_stops_before_the_first_tone(desk: Desk) -> None:
     assert listener.ready()["presentation"]["level"] == 0
 
 
+@pytest.mark.slow
 def test_a_self_test_stays_below_its_caps(desk: Desk) -> None:
     """Somebody who hears nothing at all climbs as slowly as the limits say, and not above."""
     person = desk.person()
@@ -747,6 +756,7 @@ def test_a_self_test_stays_below_its_caps(desk: Desk) -> None:
 # The day ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_worklist_names_the_unfinished_the_changed_and_the_due(desk: Desk) -> None:
     late = desk.person(code="late")
     desk.reference(late, measured_on="2024-01-01")
@@ -897,9 +907,10 @@ def test_nothing_goes_on_with_a_device_that_failed_or_was_calibrated_anew(desk: 
         "full_scale_db_spl": {e: {"500": 90, "8000": 90} for e in ("right", "left")},
     }
     desk.post(f"/devices/{device}/calibrations", body, 201)
-    assert "calibrated anew" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
+    assert "calibrated again" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_not_verified_needs_consent_and_says_so(desk: Desk) -> None:
     person = desk.person()
     desk.reference(person)
@@ -907,6 +918,7 @@ def test_a_rule_that_is_not_verified_needs_consent_and_says_so(desk: Desk) -> No
     assert "not verified" in answer_to_the_end(desk, exam)["words"]
 
 
+@pytest.mark.slow
 def test_frequencies_that_were_never_played_have_no_threshold(desk: Desk) -> None:
     """A calibration up to 4 kHz, a floor of 10 to 20 dB HL and a self-test's cap of 80."""
     person = desk.person()
@@ -925,6 +937,7 @@ def test_frequencies_that_were_never_played_have_no_threshold(desk: Desk) -> Non
         assert all(10 <= t["level"] <= 80 for t in shown.values())
 
 
+@pytest.mark.slow
 def test_without_calibration_the_own_level_is_found_again_after_a_break(desk: Desk) -> None:
     person = desk.person()
     device = desk.device()
@@ -999,12 +1012,12 @@ def test_what_is_offered_as_a_reference_is_what_is_taken(desk: Desk) -> None:
     )
     assert (second["exam"], second["default"], second["baseline"]) == (new, False, False)
     assert {one["reason"] for one in (first, second)} == {None}
-    device = desk.device()  # without calibration: nothing measured elsewhere compares with it
+    device = desk.device()  # uncalibrated levels: nothing measured elsewhere compares with it
     relative = _offered(desk, person, device)
     assert [one["default"] for one in relative] == [False, False]
     assert all("same device" in one["reason"] for one in relative)
     refused = desk.test(person, 409, device=device, reference={"right": old})
-    assert "without calibration" in refused["detail"]
+    assert "uncalibrated levels" in refused["detail"]
     chosen = {"ear": "right", "exam": new, "reason": "revised"}
     desk.post(f"/people/{person}/baseline", chosen)
     assert [one["exam"] for one in _offered(desk, person)] == [new, old]

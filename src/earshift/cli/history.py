@@ -28,8 +28,8 @@ def person_history(
 ) -> None:
     """Show every exam of a person's ears against the baseline, with P(changed).
 
-    Says when a persistent shift or an improvement is a reason to revise the baseline. A
-    professional decides that: `earshift person baseline`.
+    Says when a persistent shift or an improvement is a reason to revise the baseline. That is for a
+    professional to decide: `earshift person baseline`.
     """
     from earshift.clinic.history import ear_history
     from earshift.clinic.people import find_person
@@ -50,13 +50,15 @@ def _show(history: "EarHistory") -> None:
     if not history.occasions:
         typer.echo(f"{history.ear} ear: nothing measured yet")
         return
+    from earshift.engine.rules import rule_title
+
     rows = [
         [
             o.exam_id,
             o.day,
             o.kind,
             o.against or "-",
-            o.rule or "-",
+            "-" if o.rule is None else rule_title(o.rule),
             o.decision or "-",
             "-" if o.p_changed is None else f"{o.p_changed:.3f}",
             " ".join(f"{f:g}:{shift:+.0f}" for f, shift in o.shifts_db),

@@ -94,7 +94,7 @@ def person_add(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a person. All of it may be left out; no two people have the same code."""
+    """Add a person. Everything is optional, but no two people can have the same code."""
     with opened(db) as store:
         identity = _identity(code, name, born, sex, department, job, hired, left)
         person = store.add_person(author=author_name(author), **identity)
@@ -205,6 +205,7 @@ def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
 def _exam_row(
     exam: "ExamRecord", visit: "Visit", results: "Sequence[ResultRecord]"
 ) -> list[object]:
+    from earshift.engine.rules import rule_title
     from earshift.records import measured_on
 
     what = f"simulated {exam.kind}" if visit.mode == "simulated" else exam.kind
@@ -215,7 +216,7 @@ def _exam_row(
         if shown["verdict"] is not None:
             said = f"{shown['verdict']['decision']}, {said}"
         if shown["rule"] is not None:
-            said = f"{shown['rule']['name']}: {said}"
+            said = f"{rule_title(shown['rule']['name'])}: {said}"
     day = measured_on(exam, visit) or "unknown"
     return [exam.id, exam.visit_id, day, exam.ear, what, exam.state, said]
 
@@ -240,9 +241,9 @@ def person_correct(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Correct what is known of a person. What was known before is kept.
+    """Correct a person's details. The earlier details are kept.
 
-    An empty text (--name "") means that it is not known.
+    An empty text (--name "") means unknown.
     """
     from earshift.clinic.people import find_person
 
@@ -268,7 +269,7 @@ def person_erase(
     who: Who,
     reason: Reason,
     delete_trials: Annotated[
-        bool, typer.Option("--delete-trials", help="Delete the visits and all answers as well.")
+        bool, typer.Option("--delete-trials", help="Also delete the visits and all answers.")
     ] = False,
     yes: Yes = False,
     db: Database = None,
@@ -295,7 +296,7 @@ def person_erase(
     else:
         typer.echo(f"Erased person {erased.id}")
     typer.echo(
-        "Backups and exports made before still hold this person: delete them as well", err=True
+        "Earlier backups and exports still contain this person: delete them as well", err=True
     )
 
 

@@ -44,7 +44,7 @@ def simulate(
         str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15 or msha-sts.")
     ] = None,
     seed: Seed = 0,
-    max_tones: Annotated[int, typer.Option(min=1, help="Stop undecided after so many tones.")] = 30,
+    max_tones: Annotated[int, typer.Option(min=1, help="Stop after this many tones.")] = 30,
     first_tones: Annotated[int, typer.Option(min=1, help="Tones of the reference exam.")] = 50,
     spread: Annotated[float, typer.Option(help="Spread of the simulated listener, dB.")] = 3.0,
     lapse: Annotated[float, typer.Option(help="Probability of missing an audible tone.")] = 0.0,
@@ -148,18 +148,19 @@ def demo(
     console = Console(quiet=as_json)
     console.print(
         f"A simulated person with {DEMO_OLD} hearing loss. First a full exam of 50 tones; then two "
-        "screens against it:\nthe same ear unchanged, and the ear after it fell to "
-        f"{DEMO_NEW} loss. The program does not know which is which."
+        "screens against it:\nthe same ear unchanged, and the ear after its loss has become "
+        f"{DEMO_NEW}. The program does not know which is which."
     )
     before = earshift.Listener.of_class(DEMO_OLD, seed=(seed, 1))
     first = _first_exam(before, seed, 50, as_json, "first exam")
-    shown = list(first.domain.smooth[0].values)
-    reference = first.thresholds(shown)
-    from earshift.report.words import headline
-    from earshift.studies.figures import Panel, save_audiograms
+    from matplotlib.figure import Figure
 
-    panels, results = [], {}
-    for name, ear in (("an ear that did not change", DEMO_OLD), ("an ear that did", DEMO_NEW)):
+    from earshift.report.words import headline
+
+    figure = Figure(figsize=(10.0, 6.4), layout="constrained")
+    results = {}
+    ears = (("an ear that did not change", DEMO_OLD), ("an ear that did", DEMO_NEW))
+    for number, (name, ear) in enumerate(ears, start=1):
         listener = earshift.Listener.of_class(ear, seed=(seed, 2))
         screen = earshift.Screen(first, seed=seed)
         rows = list(_screen_rows(screen, listener))
@@ -168,17 +169,13 @@ def demo(
         console.print(f"  [bold]{headline(verdict.decision)}[/bold]")
         console.print(f"  {verdict}")
         results[ear] = {**verdict.to_dict(), "rows": rows}
-        panels.append(
-            Panel(
-                title=f"screen of {name}",
-                reference=reference,
-                now=screen.thresholds(shown),
-                trials=screen.trials,
-                caption=f"{verdict.decision} (P = {verdict.p_changed:.3f}), {len(rows)} tones",
-            )
-        )
+        ax = screen.plot(figure.add_subplot(1, 2, number))
+        after = f"{len(rows)} tone{'s' if len(rows) != 1 else ''}"
+        ax.set_title(f"screen of {name}\n{ax.get_title()}, {after}", fontsize=11)
+    picture = out / "audiograms.png"
     try:
-        picture = save_audiograms(panels, out / "audiograms.png")
+        out.mkdir(parents=True, exist_ok=True)
+        figure.savefig(picture, dpi=140, bbox_inches="tight")  # the legends stand below
     except OSError as error:
         raise fail(f"cannot write the picture to {out}: {error}") from None
     if as_json:

@@ -31,7 +31,7 @@ def store_typed_audiogram(
     """Store a reference that was typed in from paper. A day without an hour is stored at noon."""
     if measured_on is not None and not EARLIEST_MEASURED <= measured_on <= today:
         raise Refusal(
-            f"an audiogram was measured on a day from {EARLIEST_MEASURED} to today",
+            f"the day of an audiogram must lie between {EARLIEST_MEASURED} and today",
             got=measured_on,
         )
     audiogram = Audiogram(thresholds_db_hl, no_response_db_hl=no_response_db_hl)
@@ -64,11 +64,11 @@ class ImportedFile:
         """Refuse a file of which nothing was taken."""
         if self.refused:
             raise Refusal(
-                f"{len(self.found.rejected)} rows cannot be taken, so nothing was stored",
+                f"{len(self.found.rejected)} rows cannot be imported, so nothing was stored",
                 code="rejected-rows",
             )
         if not self.found.accepted:
-            raise Refusal("{file} holds no audiogram that can be taken", file=file)
+            raise Refusal("{file} contains no audiogram that can be imported", file=file)
 
 
 def judged_by_store(store: Store, found: References, *, author: str, zone: str) -> References:

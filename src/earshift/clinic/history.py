@@ -23,7 +23,7 @@ from earshift.engine.exam import Exam
 from earshift.engine.reference import audiogram_of
 from earshift.engine.refusal import Refusal
 from earshift.engine.rule_settings import RuleSettings
-from earshift.engine.rules import Rule, as_rule, judge_ear
+from earshift.engine.rules import Rule, as_rule, judge_ear, rule_title
 from earshift.engine.screen import Screen
 from earshift.engine.values import EARS
 from earshift.records import Baseline, ExamRecord, measured_or_entered_at
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from earshift.store import Store
 
 PERSISTENT, IMPROVED = "persistent shift", "improvement"
-UNDATED = "the date is unknown, this is when it was imported"
+UNDATED = "the date is unknown; this is when it was imported"
 
 
 @dataclass(frozen=True)
@@ -104,16 +104,17 @@ def propose(occasions: Sequence[Occasion], rule: Rule, baseline: int | None) -> 
         return Proposal(
             PERSISTENT,
             exam_id,
-            f"The rule {rule.name} was met on {first.day} and again on {newest.day}: a persistent "
-            f"shift, if a professional agrees; {step}.",
+            f"The {rule_title(rule.name)} rule was met on {first.day} and again on {newest.day}: "
+            f"a persistent shift, if a professional agrees; {step}.",
         )
     measured = [o for o in judged if _is_full(o)]
     if measured and _better(measured[-1], rule):
         return Proposal(
             IMPROVED,
             measured[-1].exam_id,
-            f"The newest full exam is better than the baseline by as much as {rule.name} asks for "
-            "the worse: it could become the baseline, if a professional agrees.",
+            "The newest full exam is better than the baseline by at least the shift that the "
+            f"{rule_title(rule.name)} rule requires: it could become the baseline, if a "
+            "professional agrees.",
         )
     return None
 

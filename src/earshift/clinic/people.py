@@ -53,9 +53,7 @@ def _as_one(store: Store, person: Person | None) -> Person | None:
 def check_birth_date(born: date | None, today: date) -> None:
     """Refuse a date on which nobody who is tested today was born."""
     if born is not None and not EARLIEST_BIRTH <= born <= today:
-        raise Refusal(
-            f"a date of birth is not before {EARLIEST_BIRTH} and not in the future", got=born
-        )
+        raise Refusal(f"a date of birth must lie between {EARLIEST_BIRTH} and today", got=born)
 
 
 def clean_identity(given: dict[str, Any], today: date) -> dict[str, Any]:

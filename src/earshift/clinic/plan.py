@@ -116,30 +116,26 @@ def plan_continuation(store: Store, screen: ExamRecord) -> Plan:
     """The full exam of an ear that begins with every tone of its screen."""
     procedure = rebuild(screen, store.trials(screen.id))
     if not isinstance(procedure, Screen):
-        raise Conflict("{exam} is a full exam already", exam=screen.id)
+        raise Conflict("{exam} is already a full exam", exam=screen.id)
     delivery = replace(
         Delivery.from_dict(screen.delivery), continues=screen.id, loud_confirmed=False
     )
-    return Plan(
-        screen.ear,
-        _under(procedure.continue_exam(EXAM_TONES), delivery.limits(screen.ear)),
-        delivery=delivery,
-    )
+    data = procedure.continue_exam(EXAM_TONES).to_dict()
+    data["design"]["limits"] = _limits_of_its_own(delivery, screen.ear)
+    return Plan(screen.ear, Exam.from_dict(data), delivery=delivery)
 
 
 def plan_again(store: Store, record: ExamRecord) -> Plan:
     """The same exam of the same ear once more, with other chance: an immediate retest."""
-    procedure = rebuild(record, ())
     delivery = replace(Delivery.from_dict(record.delivery), continues=None, loud_confirmed=False)
-    again = _under(procedure, delivery.limits(record.ear), seed=_seed(None))
+    own = {"limits": _limits_of_its_own(delivery, record.ear), "seed": _seed(None)}
+    again = rebuild(replace(record, design={**record.design, **own}), ())
     return Plan(record.ear, again, record.reference_exam_id, delivery)
 
 
-def _under(procedure: Exam | Screen, limits: Limits, **design: Any) -> Exam | Screen:
-    """The same under other limits: louder tones are confirmed for one exam, not for the next."""
-    data = procedure.to_dict()
-    data["design"] |= {"limits": limits.to_dict(), **design}
-    return type(procedure).from_dict(data)
+def _limits_of_its_own(delivery: Delivery, ear: str) -> dict[str, Any]:
+    """As a design keeps them: louder tones are confirmed for one exam, not for the next."""
+    return delivery.limits(ear).to_dict()
 
 
 def _other_ear(

@@ -12,7 +12,7 @@ from earshift.records import ExamRecord, Visit, measured_or_entered_at
 from earshift.store import Store
 
 UNRELIABLE = "its answers were not reliable"
-CAUTION = "Its answers were not reliable: it is compared with only when it is chosen."
+CAUTION = "Its answers were not reliable: it is used as a reference only if you choose it."
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def reference_for(
         visit = store.visit(record.visit_id)
         reason = _why_no_reference(record, visit, simulated, relative_device)
         if visit.person_id != person_id:
-            reason = "it is another person's"
+            reason = "it belongs to another person"
         elif record.ear != ear:
             reason = f"it is of the {record.ear} ear, and ears are never mixed"
         if reason is not None:
@@ -153,7 +153,7 @@ def references(
         visit = store.visit(record.visit_id)
         reason = _why_no_reference(record, visit, simulated, relative_device)
         if reason is None and _unreliable(store, record):
-            reason = f"{UNRELIABLE}: it serves only when it is chosen"
+            reason = f"{UNRELIABLE}: it is used only if it is chosen"
         if reason is None:
             usable.append((measured_or_entered_at(record, visit), record.id, record))
         elif record.kind != "screen":
@@ -173,13 +173,13 @@ def _why_no_reference(
     if visit.mode == "simulated" and not simulated:
         return "its answers were simulated"
     if relative_device is not None and not (record.relative and visit.device_id == relative_device):
-        return "levels without calibration compare only with the same device's"
+        return "uncalibrated levels can only be compared on the same device"
     if relative_device is None and record.relative:
         return "its levels are relative to an uncalibrated device"
     if record.kind == "audiogram":
         return None
     if record.kind != "exam":
-        return "a screen is no full exam"
+        return "a screen is not a full exam"
     return None if record.state == "done" else f"it is {record.state} and not a full exam"
 
 

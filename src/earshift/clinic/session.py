@@ -73,18 +73,28 @@ class Session:
     >>> session.finish()
 
     With `practice`, tones to learn the task with come first; they are stored and count for nothing.
+    An exam that was just opened is `planned` already and need not be built from the store again.
     """
 
-    def __init__(self, store: Store, exam_id: int, *, author: str, practice: bool = False) -> None:
+    def __init__(
+        self,
+        store: Store,
+        exam_id: int,
+        *,
+        author: str,
+        practice: bool = False,
+        planned: Exam | Screen | None = None,
+    ) -> None:
         self.store, self.author = store, author
         self._practice = practice
-        self._begin_from(store.snapshot(exam_id))
+        self._begin_from(store.snapshot(exam_id), planned)
 
-    def _begin_from(self, snapshot: ExamSnapshot) -> None:
+    def _begin_from(self, snapshot: ExamSnapshot, planned: Exam | Screen | None = None) -> None:
         self.snapshot = snapshot
         self.delivery = Delivery.from_dict(snapshot.exam.delivery)
         self._carried = without_silence(snapshot.carried)
-        self.procedure = self._fold()
+        answered = self.trials or self._carried or self.presses
+        self.procedure = self._fold() if planned is None or answered else planned
         self._forget()
 
     def _fold(self) -> Exam | Screen:
@@ -331,7 +341,7 @@ class Session:
         """Take the newest answer back: the row stays and is voided, and the same is asked again."""
         live = live_trials(self.trials)
         if not live:
-            raise Conflict("there is no answer to take back")
+            raise Conflict("there is no answer to undo")
         voided = self.store.void_trial(
             live[-1].id, author=self.author, reason=reason, expected=self.snapshot.counts
         )
@@ -377,8 +387,7 @@ class Session:
         cleared = isinstance(self.procedure, Screen) and self.procedure.decision == "unchanged"
         if cleared and self._catch_missing:
             raise Conflict(
-                "{exam} cannot end as unchanged before a silent trial has shown whether silence "
-                "is reported, too",
+                "{exam} cannot end as unchanged before at least one silent trial has been answered",
                 exam=self.record.id,
             )
         # What reads records takes an exam that is done for a full one.
@@ -426,7 +435,7 @@ class Session:
 
         An exam that is closed is judged by whatever answers it has.
         """
-        unit = "Levels are relative to this device: they are no hearing levels."
+        unit = "Levels are relative to this device: they are not hearing levels."
         carried = [trial for trial in self._carried if trial.kind == "tone"]
         return view_of(
             self.procedure,

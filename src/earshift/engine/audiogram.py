@@ -2,13 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from earshift.engine import plots
 from earshift.engine.checks import finite
 from earshift.engine.refusal import Refusal
+from earshift.engine.tables import Row, frame, html
 from earshift.engine.tone import Tone
 
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.axes import Axes
+
 DEFAULT_THRESHOLD_SD_DB = 5.0  # Schlauch & Carney simulate audiograms with 5 dB per threshold
+
+LEVELS_DB_HL = (-40.0, 140.0)  # nothing that an audiometer says lies outside
+COLUMNS: dict[str, type] = {
+    "frequency_hz": float, "threshold_db_hl": float, "no_response": bool,
+    "level_tried_db_hl": float,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -33,12 +45,20 @@ class Audiogram:
         for name in ("thresholds_db_hl", "no_response_db_hl"):
             given = getattr(self, name)
             if not isinstance(given, Mapping):
-                raise Refusal(f"{name} must map frequency in Hz to dB HL, got {given!r}")
+                raise Refusal(f"{name} must map frequency in Hz to dB HL", got=given)
             clean = {Tone(f, level).frequency_hz: finite(level, name) for f, level in given.items()}
             for f in clean:
                 if not 100.0 <= f <= 20000.0:
                     raise Refusal(
                         f"an audiogram has frequencies from 100 to 20000 Hz (not kHz), got {f:g}"
+                    )
+            for f, level in clean.items():
+                if not LEVELS_DB_HL[0] <= level <= LEVELS_DB_HL[1]:
+                    raise Refusal(
+                        f"a threshold lies from {LEVELS_DB_HL[0]:g} to {LEVELS_DB_HL[1]:g} dB HL, "
+                        f"got {level:g} at {f:g} Hz",
+                        advice="numbers such as 888 and 999 stand for something else: leave the "
+                        "frequency out, or name the level tried in no_response_db_hl",
                     )
             object.__setattr__(self, name, dict(sorted(clean.items())))
         if not self.thresholds_db_hl and not self.no_response_db_hl:
@@ -49,7 +69,7 @@ class Audiogram:
         for name in ("sd_db", "method_offset_db"):
             object.__setattr__(self, name, finite(getattr(self, name), name))
         if not self.sd_db > 0:
-            raise Refusal(f"sd_db must be positive, got {self.sd_db!r}")
+            raise Refusal("sd_db must be positive", got=self.sd_db)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -59,6 +79,47 @@ class Audiogram:
             "method_offset_db": self.method_offset_db,
             "no_response_db_hl": [list(item) for item in self.no_response_db_hl.items()],
         }
+
+    def rows(self) -> list[Row]:
+        """One plain row for each frequency: its threshold, or the level that was not heard."""
+        tried = self.no_response_db_hl
+        return [
+            {
+                "frequency_hz": f,
+                "threshold_db_hl": self.thresholds_db_hl.get(f),
+                "no_response": f in tried,
+                "level_tried_db_hl": tried.get(f),
+            }
+            for f in sorted({*self.thresholds_db_hl, *tried})
+        ]
+
+    def to_frame(self) -> "polars.DataFrame":
+        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        return frame(self.rows(), COLUMNS)
+
+    def plot(self, ax: "Axes | None" = None, *, ear: str | None = None) -> "Axes":
+        """Draw the audiogram; gives the axes back.
+
+        A red O for the right ear, a blue X for the left (`ear`), an arrow where there was no
+        response.
+        """
+        if ear not in plots.COLOURS:
+            raise Refusal(f"ear must be 'right', 'left' or None, got {ear!r}")
+        points = sorted({**self.thresholds_db_hl, **self.no_response_db_hl}.items())
+        unheard = {k: "above" for k, (f, _) in enumerate(points) if f in self.no_response_db_hl}
+        frequencies, levels = [f for f, _ in points], [level for _, level in points]
+        label = f"{ear} ear" if ear else "threshold"
+        return plots.audiogram(
+            plots.on(ax, 4.6, 5.6),
+            [plots.Line(label, frequencies, levels, ear=ear, outside=unheard)],
+            frequency=plots.Scale(
+                "frequency (Hz)", min(500.0, *frequencies), max(8000.0, *frequencies), True
+            ),
+            level=plots.Scale("level (dB HL)", min(-10.0, *levels), max(100.0, *levels)),
+        )
+
+    def _repr_html_(self) -> str:
+        return html("Audiogram", [f"SD of a threshold {self.sd_db:g} dB"], self.rows())
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Audiogram":

@@ -10,20 +10,20 @@ from earshift.engine.refusal import Refusal
 def finite(value: object, what: str) -> float:
     """The value as a float, or a ValueError that names it."""
     if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
-        raise Refusal(f"{what} must be a number, got {value!r}")
+        raise Refusal(f"{what} must be a number", got=value)
     try:
         number = float(value)
     except OverflowError:
         number = math.inf
     if not math.isfinite(number):
-        raise Refusal(f"{what} must be finite, got {value!r}")
+        raise Refusal(f"{what} must be finite", got=value)
     return number
 
 
 def whole(value: object, what: str, least: int) -> int:
     """The value as an int of at least `least`, or a ValueError that names it."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise Refusal(f"{what} must be a whole number of at least {least}, got {value!r}")
+        raise Refusal(f"{what} must be a whole number of at least {least}", got=value)
     return int(value)
 
 
@@ -33,11 +33,11 @@ def as_heard(value: object) -> bool:
         return bool(value)
     if isinstance(value, int | np.integer) and value in (0, 1):
         return bool(value)
-    raise Refusal(f"heard must be True/False or 1/0, got {value!r}")
+    raise Refusal("heard must be True/False or 1/0", got=value)
 
 
 def check_rates(guess: float, lapse: float) -> None:
     """Refuse guess and lapse rates that leave no audible range."""
     for name, rate in (("guess", guess), ("lapse", lapse)):
         if not (isinstance(rate, int | float) and 0.0 <= rate < 0.5):
-            raise Refusal(f"{name} rate must be a number from 0 to below 0.5, got {rate!r}")
+            raise Refusal(f"{name} rate must be a number from 0 to below 0.5", got=rate)

@@ -16,9 +16,11 @@ from earshift.engine.audiogram import Audiogram
 from earshift.engine.domain import Domain
 from earshift.engine.norms import Norm
 from earshift.engine.persons import reference as known_from
+from earshift.engine.persons.design import Design
+from earshift.engine.persons.evidence import OtherEar
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
 from earshift.engine.persons.population import AUDIOMETRIC_HZ
-from earshift.engine.persons.posterior import TIE, OtherEar, Posterior, Sitting
+from earshift.engine.persons.posterior import TIE, Posterior
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Trial
 from earshift.engine.values import HEARING_LEVEL
@@ -36,15 +38,15 @@ class Listening:
     """The answers of one listener, and what they say.
 
     Attributes:
-        model: what is asked, of whom, with which tones.
+        design: what is asked, of whom, with which tones.
         trials: answered tones, in order.
         catches: answers to silent trials, True for "heard".
         presses: of the button, when nothing was to be answered.
         other_ear: what the other ear's tones say of the listener, where it is asked separately.
     """
 
-    def __init__(self, model: Sitting) -> None:
-        self.model = model
+    def __init__(self, design: Design) -> None:
+        self.design = design
         self.trials: tuple[Trial, ...] = ()
         self.catches: tuple[bool, ...] = ()
         self.presses = 0
@@ -59,8 +61,8 @@ class Listening:
     def posterior(self) -> Posterior:
         """What all answers say."""
         # The newest alone is kept: an earlier one is a fold away.
-        self._known = self.model.assess(
-            self.trials, self.catches, self.presses, self._known, self.other_ear
+        self._known = Posterior.assess(
+            self.design, self.trials, self.catches, self.presses, self._known, self.other_ear
         )
         return self._known
 
@@ -80,11 +82,11 @@ class Listening:
             return []
         heard, tones = sum(trial.heard for trial in self.trials), len(self.trials)
         if heard == 0:
-            what = f"none of {tones} tones was answered"
+            what = f"none of {tones} tones was reported as heard"
         elif heard == tones:
-            what = f"every one of {tones} tones was answered, however soft"
+            what = f"all {tones} tones were reported as heard, even the softest"
         else:
-            what = f"{heard} of {tones} tones were answered, whatever their level"
+            what = f"{heard} of {tones} tones were reported as heard, regardless of their level"
         return [f"The answers do not follow the tones: {what}."]
 
 
@@ -167,7 +169,7 @@ def folded(
     nodes_hz: tuple[float, ...],
 ) -> Earlier:
     """The persons that the answers of an exam leave: a fold, so it depends on these alone."""
-    found = Sitting(prior, seed=seed).assess(trials, catches, presses)
+    found = Posterior.assess(Design(prior, seed=seed), trials, catches, presses)
     return known_from.from_posterior(found, nodes_hz)
 
 

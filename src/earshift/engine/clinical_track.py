@@ -5,7 +5,7 @@ run of tones serves several rules.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -22,13 +22,14 @@ from earshift.engine.clinical import (
 from earshift.engine.cross_hearing import crossing_level
 from earshift.engine.obstacles import unjudgeable
 from earshift.engine.persons.cloud import PERSONS
+from earshift.engine.persons.design import Design, Stopping
 from earshift.engine.persons.people import Earlier, Prior, Returning
-from earshift.engine.persons.posterior import Posterior, Sitting, Stopping
-from earshift.engine.persons.questions import Asked, LimitMet, NotchThere, RuleMet
+from earshift.engine.persons.posterior import Posterior
+from earshift.engine.persons.questions import Asked, NotchThere, RuleMet
 from earshift.engine.question import Circumstances, obstacle_notes
 from earshift.engine.reference import Reference
 from earshift.engine.rule_settings import NotchSettings, RuleSettings
-from earshift.engine.rules import Rule, ThresholdRule, unverified_note
+from earshift.engine.rules import Rule, unverified_note
 from earshift.engine.thresholds import SAMPLES, Location, thresholds_from_samples
 from earshift.engine.thresholds import Threshold as ThresholdFound
 from earshift.engine.track import Track
@@ -64,7 +65,7 @@ class Asking:
 
 
 def _rule_asking(rule: Rule, setup: Circumstances, earlier: Earlier | None) -> Asking:
-    if isinstance(rule, ThresholdRule):
+    if not rule.needs_reference:
         from_db = np.zeros(len(rule.frequencies_hz))
     elif earlier is None:
         raise AssertionError("a rule on shifts needs a reference")
@@ -77,10 +78,7 @@ def _rule_asking(rule: Rule, setup: Circumstances, earlier: Earlier | None) -> A
     }
     if not any(not set(c.frequencies_hz) & set(obstacles) for c in rule.criteria):
         return Asking(rule, None, obstacles)
-    unusable = frozenset(obstacles)
-    if isinstance(rule, ThresholdRule):
-        return Asking(rule, LimitMet(rule, unusable_hz=unusable), obstacles)
-    return Asking(rule, RuleMet(rule, unusable_hz=unusable), obstacles)
+    return Asking(rule, RuleMet(rule, unusable_hz=frozenset(obstacles)), obstacles)
 
 
 def _notch_asking(setup: Circumstances) -> Asking:
@@ -141,7 +139,6 @@ class ClinicalTrack(Track):
     Attributes:
         asking: what is asked, one or several at once; the first is the one that is spoken of.
         earlier: the ear as its reference knows it; None where there is none.
-        note: a sentence that belongs to every verdict.
     """
 
     def __init__(
@@ -153,26 +150,27 @@ class ClinicalTrack(Track):
         max_tones: int,
     ) -> None:
         super().__init__(setup, max_tones)
-        self.settings, self.note = settings, ""
+        self.settings = settings
         domain = setup.domain
         nodes = nodes_for([f for rule in rules for f in rule.frequencies_hz])
         self.earlier = None if reference is None else earlier_of(reference, nodes, domain)
         each = [_rule_asking(rule, setup, self.earlier) for rule in rules]
         self.asking = tuple(each) or (_notch_asking(setup),)
-        offset = getattr(settings, "device_offset_sd_db", 0.0)
+        offset = settings.device_offset_sd_db
         asked = [one.asked for one in self.asking if one.asked is not None]
         # What a device does to all frequencies cannot be told from hearing. So besides the shift of
         # the ear the apparent one is asked about: nobody is cleared, and no tone chosen, by less.
-        shifts = [one for one in asked if isinstance(one, RuleMet)] if offset > 0.0 else []
-        steering = range(len(asked), len(asked) + len(shifts)) if shifts else range(len(asked))
-        every = (*asked, *(replace(one, apparent=True) for one in shifts))
+        as_played = {id(one): one.as_played for one in asked} if offset > 0.0 else {}
+        apparent = {key: one for key, one in as_played.items() if one is not None}
+        every = (*asked, *apparent.values())
+        steering = range(len(asked), len(every)) if apparent else range(len(asked))
         self._number = {id(one): number for number, one in enumerate(every)}
-        self._apparent = {id(one): len(asked) + number for number, one in enumerate(shifts)}
+        self._apparent = {key: len(asked) + number for number, key in enumerate(apparent)}
         prior: Prior = newcomer(domain, nodes)
         if self.earlier is not None:
             prior = Returning(self.earlier, offset)
         self.listening = Listening(
-            Sitting(
+            Design(
                 prior,
                 every,
                 domain.smooth[0].values,
@@ -333,11 +331,11 @@ class ClinicalTrack(Track):
     def _all_notes(self, asking: Asking, decision: str) -> list[str]:
         notes = [*self._notes(), *self._answers.doubts(), *obstacle_notes(asking.obstacles)]
         if decision == "changed" and asking.rule is not None and asking.rule.confirm_by_retest:
-            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
+            notes.append("The rule requires an immediate retest of this ear at the same frequency.")
         if id(asking.asked) in self._apparent and decision != "changed":
             notes.append(
-                "The device is not known to play as the reference's did: a shift of all "
-                "frequencies alike may be its doing."
+                "This device may play levels that differ from the reference's: a shift that is "
+                "the same at all frequencies may come from the device."
             )
         return [*notes, self.note] if self.note else notes
 
@@ -346,24 +344,11 @@ class ClinicalTrack(Track):
         asking, number = self.asking[which], self._number_of(which)
         if asking.asked is None or number is None:
             return ()
-        judged = asking.asked
-        if decision != "changed" or not isinstance(judged, RuleMet | LimitMet):
-            return judged.needs_hz
+        if decision != "changed":
+            return asking.asked.needs_hz
         persons = self.posterior.samples(SAMPLES, balanced_for=number)
-        where = {f: k for k, f in enumerate(self.listening.model.prior.nodes_hz)}
-        levels = persons.after[:, 0]
-        if isinstance(judged, RuleMet):
-            levels = levels - persons.before[:, 0]
-        if judged.rule.better:
-            levels = -levels
-        likely: dict[float, float] = {}
-        for criterion in judged.judged.criteria:
-            columns = [where[f] for f in criterion.frequencies_hz]
-            p = float((criterion.margin(levels[:, columns]) >= 0).mean())
-            for f in criterion.frequencies_hz:
-                likely[f] = max(likely.get(f, 0.0), p)
-        least = min(0.5, max(likely.values()))
-        return tuple(f for f in judged.needs_hz if likely[f] >= least)
+        nodes = self.listening.design.prior.nodes_hz
+        return asking.asked.carried_by_hz(persons.before, persons.after, nodes)
 
     def reference_thresholds(self, frequencies_hz: Sequence[float]) -> list[ThresholdFound]:
         """The reference's thresholds with their intervals; none where there is no reference."""

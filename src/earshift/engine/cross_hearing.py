@@ -23,11 +23,11 @@ def crossing_level(other_ear: Audiogram | None, transducer: str, frequency_hz: f
     counts as a threshold at the level tried: it is higher.
     """
     if transducer not in INTERAURAL_DB:
-        raise Refusal(f"transducer must be one of {', '.join(INTERAURAL_DB)}, got {transducer!r}")
+        raise Refusal(f"transducer must be one of {', '.join(INTERAURAL_DB)}", got=transducer)
     if other_ear is None:
         return math.inf
     if not isinstance(other_ear, Audiogram):
-        raise Refusal(f"other_ear must be an earshift.Audiogram or None, got {other_ear!r}")
+        raise Refusal("other_ear must be an earshift.Audiogram or None", got=other_ear)
     levels = {f: t - other_ear.method_offset_db for f, t in other_ear.thresholds_db_hl.items()}
     known = sorted({**other_ear.no_response_db_hl, **levels}.items())
     octaves = [math.log2(f) for f, _ in known]

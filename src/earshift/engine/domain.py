@@ -57,7 +57,7 @@ class Axis:
         if self.name in _TAKEN_NAMES:
             raise Refusal(f"an axis cannot be called {self.name!r}: the name has a meaning here")
         if isinstance(self.values, str) or not isinstance(self.values, Iterable):
-            raise Refusal(f"axis {self.name} needs a list of values, got {self.values!r}")
+            raise Refusal(f"axis {self.name} needs a list of values", got=self.values)
         values = tuple(sorted({finite(v, f"a value of axis {self.name}") for v in self.values}))
         if not values:
             raise Refusal(f"axis {self.name} has no candidate values: give at least one")
@@ -66,7 +66,7 @@ class Axis:
                 f"axis {self.name} is logarithmic: all values and its origin must be positive"
             )
         if not finite(self.scale, f"scale of axis {self.name}") > 0:
-            raise Refusal(f"axis {self.name} needs a positive scale, got {self.scale!r}")
+            raise Refusal(f"axis {self.name} needs a positive scale", got=self.scale)
         finite(self.origin, f"origin of axis {self.name}")
         object.__setattr__(self, "values", values)
 
@@ -120,7 +120,7 @@ class Domain:
         object.__setattr__(self, "smooth", tuple(self.smooth))
         for axis in (self.intensity, *self.smooth):
             if not isinstance(axis, Axis):
-                raise Refusal(f"the axes of a domain must be earshift.Axis, got {axis!r}")
+                raise Refusal("the axes of a domain must be earshift.Axis", got=axis)
         if not self.smooth:
             raise Refusal("a domain needs at least one smooth axis besides the intensity")
         if len(set(self.names)) != len(self.names):
@@ -189,10 +189,10 @@ class Domain:
         """The tone itself if it lies in the domain, else a ValueError. Off-list is fine."""
         if not isinstance(tone, Tone if self.of_tones else Stimulus):
             wanted = "earshift.Tone" if self.of_tones else "earshift.Stimulus"
-            raise Refusal(f"expected an {wanted}, got {tone!r}")
+            raise Refusal(f"expected an {wanted}", got=tone)
         for axis in (self.intensity, *self.smooth):
             if not hasattr(tone, axis.name):
-                raise Refusal(f"expected a stimulus with {axis.name}, got {tone!r}")
+                raise Refusal(f"expected a stimulus with {axis.name}", got=tone)
             axis.check(getattr(tone, axis.name))
         return cast(Tone, tone)
 

@@ -11,7 +11,7 @@ from earshift.engine.values import EARS
 def tested_ears(ears: str | None) -> tuple[str | None, ...]:
     """The ears of an exam or a screen: both by name, or one that has none."""
     if ears not in (None, "both"):
-        raise Refusal(f"ears must be 'both', or left out for one ear, got {ears!r}")
+        raise Refusal("ears must be 'both', or left out for one ear", got=ears)
     return (None,) if ears is None else EARS
 
 
@@ -24,7 +24,7 @@ def ear_of(tone: object) -> str:
     """The ear of a tone, or a refusal: where both ears are tested a tone needs one."""
     ear = getattr(tone, "ear", None)
     if ear not in EARS:
-        raise Refusal(f"both ears are tested: give a tone with ear 'right' or 'left', got {tone!r}")
+        raise Refusal("both ears are tested: give a tone with ear 'right' or 'left'", got=tone)
     return str(ear)
 
 
@@ -48,5 +48,5 @@ class ByEar(float):
 
     def __call__(self, ear: str) -> float:
         if ear not in self.of:
-            raise Refusal(f"ear must be 'right' or 'left', got {ear!r}")
+            raise Refusal("ear must be 'right' or 'left'", got=ear)
         return self.of[ear]

@@ -29,10 +29,12 @@ from earshift.engine.domain import Domain
 from earshift.engine.ears import the_other, trials_of
 from earshift.engine.field_exam import USUAL_TONES, FieldExam, tones_or_usual
 from earshift.engine.limits import Limits
+from earshift.engine.persons.design import Design, Stopping
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
-from earshift.engine.persons.posterior import Posterior, Sitting, Stopping
+from earshift.engine.persons.posterior import Posterior
 from earshift.engine.persons.reference import joined
-from earshift.engine.procedure import Procedure
+from earshift.engine.procedure import FIT, Procedure
+from earshift.engine.psychometric import Curves, Estimate, rate_estimate
 from earshift.engine.refusal import Refusal
 from earshift.engine.thresholds import (
     AUDIOMETRIC_HZ,
@@ -76,7 +78,7 @@ class Exam(FieldExam):
     Args:
         ears: "both", or None for one ear.
         ear: of an exam of both ears, the one that is spoken of ("right" or "left"); see `of`.
-        seed: of all chance, a whole number from 0.
+        seed: of all random numbers, a whole number from 0.
         max_tones: after which the exam is done; 50, or 80 of both ears.
         domain: the candidate tones: a `Domain`, or "fine", "audiometer" or "relative".
         limits: how loud a tone may be; None for no limits.
@@ -107,7 +109,7 @@ class Exam(FieldExam):
         guess: float | None = None,
         lapse: float | None = None,
     ) -> "ClinicalExam":
-        """An exam as a clinic runs it: real people's thresholds expected, human answers.
+        """An exam as a clinic runs it: it expects thresholds and answers of real people.
 
         It is done when every threshold's 95 % interval reaches at most `precision_db` to either
         side, or after `max_tones`. `reference` is an earlier exam or audiogram of the same ear (of
@@ -186,7 +188,7 @@ class ClinicalExam(Exam):
         check_tones(self.domain, "a clinical exam")
         self.precision_db = finite(precision_db, "precision_db")
         if not self.precision_db > 0.0:
-            raise Refusal(f"precision_db must be positive, got {precision_db!r}")
+            raise Refusal("precision_db must be positive", got=precision_db)
         # What a field of these trials is fitted with, where a screen without a rule wants one.
         self.strategy, self.halton_tones, self.guess, self.lapse = "level_set", 0, 0.01, 0.02
         self._fields = None
@@ -196,7 +198,7 @@ class ClinicalExam(Exam):
         usual = [f for f in AUDIOMETRIC_HZ if frequencies[0] <= f <= frequencies[-1]]
         self._wanted_hz = tuple(f for f in usual if self._reach_at(f) is not None) or frequencies
         self.listening = Listening(
-            Sitting(
+            Design(
                 self._prior(nodes_for(self._wanted_hz)),
                 frequencies_hz=frequencies,
                 levels_db=self.domain.intensity.values,
@@ -296,7 +298,7 @@ class ClinicalExam(Exam):
 
         A threshold that lies beyond what can be played is known well enough when that is known.
         """
-        if self.state.p_idle > self.listening.model.stopping.doubt:
+        if self.state.p_idle > self.listening.design.stopping.doubt:
             return False
         for number, ear in enumerate(self._tested):
             ends = np.array([self._reach_at(f, ear) or (0.0, 0.0) for f in self._wanted_hz]).T
@@ -343,11 +345,42 @@ class ClinicalExam(Exam):
         softest = self.domain.intensity.values[0]
         return np.asarray(np.maximum(levels, softest) + INTERAURAL_DB[self.transducer])
 
-    def _threshold_draws(self, locations: list[tuple[float, ...]], ear: str | None) -> Array:
+    def _curves(self, locations: list[tuple[float, ...]], ear: str | None) -> Curves:
         people = self.state.samples(SAMPLES)
         number = 0 if ear is None else EARS.index(ear)
         levels = self.state.at(people.after, [place[0] for place in locations], number)
-        return as_model_units(levels, self.domain)
+        return Curves(
+            threshold=as_model_units(levels, self.domain),
+            spread=np.exp(people.log_spread[:, [number]]) / self.domain.intensity.scale,
+            guess=self._chance(FIT).permutation(self._guesses(SAMPLES)),
+            lapse=people.lapse,
+        )
+
+    def _guesses(self, count: int) -> Array:
+        """Guess rates by their probability, so many of them."""
+        rates = self.listening.design.answers.guesses
+        mass = self.state.mass(0).sum(axis=(0, 2))
+        edges = np.cumsum(mass / mass.sum())
+        which = np.searchsorted(edges, (np.arange(count) + 0.5) / count)
+        return np.array(rates)[np.minimum(which, len(rates) - 1)]
+
+    def lapse_rate(self) -> Estimate:
+        """Probability of "missed" in spite of hearing, as the answers leave it.
+
+        Of somebody who attends to the task: tones missed in a row are inattention.
+        """
+        lapses, counts = np.unique(self.state.samples(SAMPLES).lapse, return_counts=True)
+        return rate_estimate(lapses, counts.astype(float))
+
+    def _attentive(self, shape: tuple[int, int], rng: np.random.Generator) -> Mask:
+        answers = self.listening.design.answers
+        out = np.empty(shape, dtype=bool)
+        now = rng.random(shape[0]) >= answers.off_at_start
+        for column in range(shape[1]):
+            out[:, column] = now
+            change = rng.random(shape[0])
+            now = np.where(now, change >= answers.goes_off, change < answers.comes_back)
+        return out
 
     def _design(self) -> dict[str, Any]:
         design = {

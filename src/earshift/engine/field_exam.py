@@ -1,12 +1,13 @@
 """`FieldExam`: an exam that fits the paper's psychometric field to the answers."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.engine import plots
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.checks import check_rates, whole
 from earshift.engine.clinical import (
@@ -19,7 +20,17 @@ from earshift.engine.ears import ear_of, the_other, trials_of
 from earshift.engine.limits import Limits, allowed
 from earshift.engine.norms import Hyperprior, hyperprior
 from earshift.engine.persons.people import Earlier, Newcomer
-from earshift.engine.procedure import SAMPLE, Procedure, for_ear
+from earshift.engine.procedure import FIT, SAMPLE, Procedure, for_ear
+from earshift.engine.psychometric import (
+    Curves,
+    Estimate,
+    GoodnessOfFit,
+    Psychometric,
+    as_performance,
+    goodness_of_fit,
+    psychometric,
+    rate_estimate,
+)
 from earshift.engine.refusal import Refusal
 from earshift.engine.thresholds import (
     SAMPLES,
@@ -28,14 +39,18 @@ from earshift.engine.thresholds import (
     Threshold,
     frequencies_of,
     locations_of,
+    named,
     positive_slope_samples,
     threshold,
     thresholds_from_samples,
 )
 from earshift.engine.tone import Tone, Trial
 from earshift.engine.values import EARS
+from earshift.engine.views import scale_of
 
 if TYPE_CHECKING:  # a field loads its compiled kernels, which a clinical exam does not need
+    from matplotlib.axes import Axes
+
     from earshift.engine.field import Field
 
 Array = NDArray[np.float64]
@@ -48,6 +63,11 @@ class _Usual(int):
 
 USUAL_TONES = _Usual(50)  # of one ear
 BOTH_EARS_TONES = 80
+FIELD_POINTS = 49  # of a heat map, along each axis
+
+# Lapse rates that `lapse_rate` compares, and what it expects of them: Beta(1, 10).
+LAPSES = np.linspace(0.0, 0.3, 16)
+LAPSE_WEIGHTS = (1.0 - LAPSES) ** 9
 
 
 def tones_or_usual(max_tones: int, ears: str | None) -> int:
@@ -90,9 +110,7 @@ class FieldExam(Procedure):
         self._set_ear(ear)
         known = [name for name in choose.STRATEGIES if name != "differential"]
         if strategy not in known:
-            raise Refusal(
-                f"strategy of an exam must be one of {', '.join(known)}, got {strategy!r}"
-            )
+            raise Refusal(f"strategy of an exam must be one of {', '.join(known)}", got=strategy)
         check_rates(guess, lapse)
         self.strategy = strategy
         self.halton_tones = whole(halton_tones, "halton_tones", 0)
@@ -102,10 +120,16 @@ class FieldExam(Procedure):
 
     def _set_ear(self, ear: str | None) -> None:
         if ear not in ((None,) if self.ears is None else (None, *EARS)):
-            raise Refusal(
-                f"ear must be 'right', 'left' or None, and needs ears='both'; got {ear!r}"
-            )
+            raise Refusal("ear must be 'right', 'left' or None, and needs ears='both'", got=ear)
         self.ear = ear
+
+    @property
+    def _shown_ears(self) -> tuple[str | None, ...]:
+        return self._tested if self.ear is None else (self.ear,)
+
+    def _drop(self, trial: Trial, ear: str | None) -> None:
+        super()._drop(trial, ear)
+        self._fields = None
 
     @property
     def done(self) -> bool:
@@ -146,7 +170,7 @@ class FieldExam(Procedure):
             return None
         ear = self.ear if ear is None else ear
         if ear not in EARS:
-            raise Refusal(f"this exam is of both ears: say ear='right' or 'left', got {ear!r}")
+            raise Refusal("this exam is of both ears: say ear='right' or 'left'", got=ear)
         return ear
 
     def of(self, ear: str) -> Self:
@@ -251,17 +275,24 @@ class FieldExam(Procedure):
         return tuple(out)
 
     def thresholds(
-        self, frequencies_hz: Sequence[Location] | None = None, *, ear: str | None = None
+        self,
+        frequencies_hz: Sequence[Location] | None = None,
+        *,
+        ear: str | None = None,
+        performance: float = 0.5,
     ) -> list[Threshold]:
-        """Thresholds in dB HL with 95 % intervals, from the field's samples with rising slope.
+        """Thresholds in dB HL with 95 % intervals, from the posterior's samples.
 
         On other axes than a tone's the places are numbers (tuples of them with several smooth
         axes), all of the domain's by default, and each result is a `PlaceThreshold`. `ear` is for
-        an exam of both ears, which has two fields.
+        an exam of both ears, which has two fields. `performance` is the level's place on the
+        psychometric function, guesses and lapses aside: 0.75 is three quarters of the way from
+        the guess rate to 1 - lapse rate.
         """
+        wanted = as_performance(performance)
         spoken_of = self._spoken_of(ear)
         locations, places = locations_of(self.domain, frequencies_hz)
-        levels = self._threshold_draws(locations, spoken_of)
+        levels = self._curves(locations, spoken_of).at_performance(wanted)
         found = thresholds_from_samples(locations, levels, self.domain)
         if spoken_of is None:
             return found
@@ -272,13 +303,105 @@ class FieldExam(Procedure):
             for t, level in zip(found, crossing, strict=True)
         ]
 
-    def _threshold_draws(self, locations: list[tuple[float, ...]], ear: str | None) -> Array:
-        """Samples of an ear's thresholds there, in model units: (samples, places)."""
+    def psychometric(self, place: Location, *, ear: str | None = None) -> Psychometric:
+        """The psychometric function at a frequency in Hz (a place, on other axes).
+
+        With threshold, slope, width, guess and lapse rate, each with its 95 % interval, and the
+        answers that were given there. Rates that the exam was told are not estimated: see
+        `lapse_rate`.
+        """
+        spoken_of = self._spoken_of(ear)
+        locations, _ = locations_of(self.domain, [place])
+        domain = self.domain
+        told = [
+            (getattr(trial.tone, domain.intensity.name), trial.heard)
+            for trial in trials_of(self._trials, spoken_of)
+            if all(
+                abs(getattr(trial.tone, axis.name) - value) <= 1e-6 * abs(value)
+                for axis, value in zip(domain.smooth, locations[0], strict=True)
+            )
+        ]
+        curves = self._curves(locations, spoken_of)
+        return psychometric(curves, domain.intensity, named(locations[0], domain), told, spoken_of)
+
+    def plot_field(self, ax: "Axes | None" = None, *, ear: str | None = None) -> "Axes":
+        """Draw P(heard) over frequency and level as a heat map, with the tones; gives the axes.
+
+        The white line is P(heard) = 0.5. Of a domain with one smooth axis; `ear` is for an exam of
+        both ears.
+        """
+        spoken_of = self._spoken_of(ear)
+        domain = self.domain
+        if len(domain.smooth) != 1:
+            raise Refusal(
+                f"a heat map has one smooth axis, this domain has {len(domain.smooth)}",
+                advice="psychometric(place).plot() shows one place of it",
+            )
+        place, level = domain.smooth[0], domain.intensity
+        across, up = (
+            np.linspace(axis.model_values[0], axis.model_values[-1], FIELD_POINTS)
+            for axis in (place, level)
+        )
+        where = [min(max(place.from_model(float(x)), place.values[0]), place.values[-1])
+                 for x in across]  # fmt: skip
+        curves = self._curves([(x,) for x in where], spoken_of)
+        p = np.array([curves.p_heard(up, k).mean(axis=0) for k in range(len(where))])
+        return plots.field(
+            plots.on(ax, 5.4, 6.0),
+            where,
+            [level.from_model(float(y)) for y in up],
+            p,
+            self._drawn_answers((spoken_of,)),
+            place=scale_of(place),
+            level=scale_of(level),
+            of_tones=domain.of_tones,
+        )
+
+    def lapse_rate(self) -> Estimate:
+        """Probability of "missed" in spite of hearing, from all answers.
+
+        The answers are fitted anew with each of several rates, which are weighed by their evidence
+        and by a prior that expects small ones, Beta(1, 10).
+        """
+        if not self._trials:
+            raise Refusal("there are no answers yet that could tell a lapse rate")
+        prior = hyperprior()
+        logs = np.array([self._evidence(float(lapse), prior) for lapse in LAPSES])
+        return rate_estimate(LAPSES, LAPSE_WEIGHTS * np.exp(logs - logs.max()))
+
+    def _evidence(self, lapse: float, prior: Hyperprior) -> float:
+        return next(iter(self._fit(self.domain, prior, self.guess, lapse).values())).log_evidence
+
+    def goodness_of_fit(self, *, ear: str | None = None) -> GoodnessOfFit:
+        """Whether answers like these are to be expected: their deviance beside simulated ones'."""
+        spoken_of = self._spoken_of(ear)
+        trials = trials_of(self._trials, spoken_of)
+        heard = np.array([trial.heard for trial in trials], dtype=bool)
+        places = [tuple(getattr(t.tone, axis.name) for axis in self.domain.smooth) for t in trials]
+        distinct = sorted(set(places))
+        curves = self._curves(distinct or locations_of(self.domain, None)[0][:1], spoken_of)
+        p = np.empty((curves.guess.size, heard.size))
+        for column, (trial, place) in enumerate(zip(trials, places, strict=True)):
+            level = np.array([self.domain.intensity_of(trial.tone)])
+            p[:, column] = curves.p_heard(level, distinct.index(place))[:, 0]
+        _, groups = np.unique([str(trial.tone) for trial in trials], return_inverse=True)
+        rng = self._chance(FIT)
+        attentive = self._attentive(p.shape, rng)
+        return goodness_of_fit(p, attentive, curves.guess, heard, groups, rng)
+
+    def _attentive(self, shape: tuple[int, int], rng: np.random.Generator) -> Mask:
+        """Who attends to which tone, in simulated answers: (draws, tones)."""
+        return np.ones(shape, dtype=bool)
+
+    def _curves(self, locations: list[tuple[float, ...]], ear: str | None) -> Curves:
+        """Samples of an ear's psychometric functions there."""
         places = [[a.to_model(v) for a, v in zip(self.domain.smooth, location, strict=True)]
                   for location in locations]  # fmt: skip
         mean, cov = self.fields[ear].latent(np.array(places))
         draws = positive_slope_samples(mean, cov, [0], SAMPLES, self._chance(SAMPLE))
-        return threshold(draws[:, :1], draws[:, 1:])
+        slope = draws[:, :1]
+        rates = (np.full(SAMPLES, rate) for rate in (self.guess, self.lapse))
+        return Curves(threshold(slope, draws[:, 1:]), 1.0 / slope, *rates)
 
     def _design(self) -> dict[str, Any]:
         design = {
@@ -289,6 +412,9 @@ class FieldExam(Procedure):
             "lapse": self.lapse,
         }
         return design if self.ears is None else {**design, "ears": self.ears, "ear": self.ear}
+
+    def _take_silence(self, data: Mapping[str, Any]) -> None:
+        """A field takes no note of answers to silence."""
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:

@@ -20,7 +20,7 @@ def _device_rows(given: Sequence[Sequence[float]]) -> tuple[tuple[float, ...], .
     rows = tuple(tuple(finite(value, "a level of the device") for value in row) for row in given)
     if not rows or any(len(row) != 3 for row in rows):
         raise Refusal(
-            f"device needs (frequency, softest, loudest) at one frequency or more, got {given!r}"
+            "device needs (frequency, softest, loudest) at one frequency or more", got=given
         )
     return rows
 

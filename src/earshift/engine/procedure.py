@@ -6,6 +6,7 @@ tone, and an exam read back from a file asks what the unbroken one would have as
 """
 
 import copy
+from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self
@@ -20,6 +21,7 @@ from earshift.engine.ears import ear_of, tested_ears
 from earshift.engine.limits import Limits, allowed
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Stimulus, Tone, Trial
+from earshift.engine.views import Viewed
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -27,7 +29,7 @@ Mask = NDArray[np.bool_]
 SCHEMA = 1  # of to_dict
 
 # Separate streams of chance for separate purposes, so that none depends on whether another ran.
-PICK, SAMPLE = 1, 2
+PICK, SAMPLE, FIT = 1, 2, 3
 
 
 def chance(seed: int, count: int, purpose: int) -> np.random.Generator:
@@ -35,7 +37,7 @@ def chance(seed: int, count: int, purpose: int) -> np.random.Generator:
     return np.random.default_rng((seed, count, purpose))
 
 
-class Procedure:
+class Procedure(Viewed):
     """What an `Exam` and a `Screen` have in common; see there for the parameters."""
 
     kind: ClassVar[str]
@@ -57,7 +59,7 @@ class Procedure:
         self.max_tones = whole(max_tones, "max_tones", 1)
         self.domain = as_domain(domain)
         if limits is not None and not isinstance(limits, Limits):
-            raise Refusal(f"limits must be earshift.Limits or None, got {limits!r}")
+            raise Refusal("limits must be earshift.Limits or None", got=limits)
         self.limits = limits
         allowed(limits, self.domain, ())  # refuses limits that leave nothing to play
         self.other_ear, self.transducer = other_ear, transducer
@@ -89,6 +91,26 @@ class Procedure:
         """Add a trial of an ear, which is None where only one is tested."""
         self._trials = (*self._trials, trial)
 
+    def undo(self) -> Trial:
+        """Take back the answer to the last tone, and give that trial.
+
+        What is left is as if it had never been told: the same next tone, the same numbers. Answers
+        to silence and presses stay.
+        """
+        if not self._trials:
+            raise Refusal("there is no answer to take back: no tone has been answered yet")
+        last = self._trials[-1]
+        self._drop(last, None if self.ears is None else ear_of(last.tone))
+        return last
+
+    def _drop(self, trial: Trial, ear: str | None) -> None:
+        """Forget the last trial, and what was computed from it."""
+        self._trials, self._next = self._trials[:-1], None
+
+    @property
+    def _shown_ears(self) -> tuple[str | None, ...]:
+        return self._tested
+
     def ask(self) -> Tone:
         """The tone to play next. Asking again gives the same tone until it is answered.
 
@@ -104,20 +126,20 @@ class Procedure:
         return copy.copy(self)
 
     @property
+    @abstractmethod
     def done(self) -> bool:
         """Advice: nothing more is needed. Asking and telling go on working."""
-        raise NotImplementedError
 
+    @abstractmethod
     def scores(self) -> Array:
         """Score of every candidate (places x levels of the domain) by the strategy, now.
 
         Where both ears are tested, the right ear's places x levels, then the left one's.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def _playable_in(self, ear: str | None) -> Mask:
         """Which candidates may be played to this ear now."""
-        raise NotImplementedError
 
     def _playable(self) -> Mask:
         """Which candidates may be played now, in the rows and columns of the scores."""
@@ -158,12 +180,18 @@ class Procedure:
         }
 
     @classmethod
+    @abstractmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
-        raise NotImplementedError
+        """From the settings that `to_dict` wrote down, without trials."""
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Rebuild an exam from `to_dict`'s data; it asks the same next tone."""
+        """Rebuild an exam from `to_dict`'s data; it asks the same next tone.
+
+        Data that `Handler.saveAsJson` wrote are taken as well.
+        """
+        if isinstance(data, Mapping) and "kind" not in data and "exam" in data:
+            data = data["exam"]
         try:
             if data["kind"] != cls.kind or data["schema"] != SCHEMA:
                 raise Refusal(
@@ -185,6 +213,7 @@ class Procedure:
         procedure._take_silence(data)
         return procedure
 
+    @abstractmethod
     def _take_silence(self, data: Mapping[str, Any]) -> None:
         """Take stored answers to silent trials and presses, where they count."""
 

@@ -47,7 +47,7 @@ def reference_to_dict(reference: Reference) -> dict[str, Any]:
 def reference_from_dict(data: Mapping[str, Any]) -> Reference:
     """A reference from its kind and data, as a screen's design keeps it."""
     if data["kind"] not in _REFERENCES:
-        raise Refusal(f"a reference is one of {', '.join(_REFERENCES)}, got {data['kind']!r}")
+        raise Refusal(f"a reference is one of {', '.join(_REFERENCES)}", got=data["kind"])
     return _REFERENCES[data["kind"]].from_dict(data["data"])
 
 

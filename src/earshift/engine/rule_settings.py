@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import InitVar, asdict, dataclass, fields
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from earshift.engine.checks import finite, whole
 from earshift.engine.norms import tables
@@ -37,9 +37,9 @@ class _Settings:
             object.__setattr__(self, name, checked)
         prevalence, factor = self.to_dict()["prevalence"], self.to_dict()["bayes_factor"]
         if not 0.0 < prevalence < 1.0:
-            raise Refusal(f"prevalence must be between 0 and 1, got {prevalence!r}")
+            raise Refusal("prevalence must be between 0 and 1", got=prevalence)
         if not factor > 1.0:
-            raise Refusal(f"bayes_factor must be above 1, got {factor!r}")
+            raise Refusal("bayes_factor must be above 1", got=factor)
 
     @property
     def decision_limits(self) -> tuple[float, float]:
@@ -65,7 +65,7 @@ class RuleSettings(_Settings):
 
     Attributes:
         prevalence: probability that the rule is met, before the first tone, at this site. It turns
-            the Bayes factor into a probability and has no say in tones and decisions.
+            the Bayes factor into a probability and does not affect tones or decisions.
         bayes_factor: "changed" when the answers are so many times likelier if the rule is met,
             "unchanged" when they are so many times likelier if it is not.
         device_offset_sd_db: standard deviation in dB by which the device may play louder or softer
@@ -115,9 +115,7 @@ class RuleSettings(_Settings):
             "retest_sd_db": retest_sd_db, "strategy": strategy,
         })  # fmt: skip
         if self.device_offset_sd_db < 0.0:
-            raise Refusal(
-                f"device_offset_sd_db must not be negative, got {self.device_offset_sd_db!r}"
-            )
+            raise Refusal("device_offset_sd_db must not be negative", got=self.device_offset_sd_db)
 
 
 @dataclass(frozen=True)
@@ -147,6 +145,8 @@ class NotchSettings(_Settings):
     max_tones: int = 20
     strategy: InitVar[str | None] = None
     bayes_factor: float = NOTCH_BAYES_FACTOR
+
+    device_offset_sd_db: ClassVar[float] = 0.0  # a notch is a shape: the device moves all alike
 
     def __post_init__(
         self,

@@ -45,18 +45,21 @@ class Criterion:
 
     def __post_init__(self) -> None:
         if isinstance(self.frequencies_hz, str) or not isinstance(self.frequencies_hz, Iterable):
-            raise Refusal(
-                f"a criterion needs a list of frequencies in Hz, got {self.frequencies_hz!r}"
-            )
+            raise Refusal("a criterion needs a list of frequencies in Hz", got=self.frequencies_hz)
         clean = tuple(finite(f, "a frequency of a criterion") for f in self.frequencies_hz)
         if not clean or min(clean) <= 0 or len(set(clean)) != len(clean):
             raise Refusal(
-                f"a criterion needs different, positive frequencies, got {self.frequencies_hz!r}"
+                "a criterion needs different, positive frequencies", got=self.frequencies_hz
+            )
+        if min(clean) < 100.0 or max(clean) > 20000.0:
+            raise Refusal(
+                "a criterion has frequencies from 100 to 20000 Hz (not kHz), got "
+                f"{self.frequencies_hz!r}"
             )
         object.__setattr__(self, "frequencies_hz", clean)
         object.__setattr__(self, "at_least_db", finite(self.at_least_db, "at_least_db"))
         if self.combine not in ("mean", "all"):
-            raise Refusal(f"combine must be 'mean' or 'all', got {self.combine!r}")
+            raise Refusal("combine must be 'mean' or 'all'", got=self.combine)
 
     def margin(self, shift_db: Array) -> Array:
         """How far the shifts (last axis: this criterion's frequencies) are past the criterion."""
@@ -72,7 +75,7 @@ class Rule:
         name: by which it is asked for.
         criteria: of which one suffices.
         text: the rule in words.
-        source: where it stands written.
+        source: where it is written.
         verified: whether it was checked against its source.
         confirm_by_retest: met only if an immediate retest meets the same criterion.
         age_correction: whether the rule's authors allow it.
@@ -88,14 +91,26 @@ class Rule:
     age_correction: bool = True
     better: bool = False
 
+    needs_reference: ClassVar[bool] = True  # it speaks of shifts
+
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
-            raise Refusal(f"a rule needs a name, got {self.name!r}")
+            raise Refusal("a rule needs a name", got=self.name)
         if not isinstance(self.criteria, Iterable):
-            raise Refusal(f"a rule needs a list of criteria, got {self.criteria!r}")
+            raise Refusal("a rule needs a list of criteria", got=self.criteria)
         object.__setattr__(self, "criteria", tuple(self.criteria))
         if not self.criteria or not all(isinstance(c, Criterion) for c in self.criteria):
             raise Refusal("a rule needs at least one earshift.engine.rules.Criterion")
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Refuse shifts that every unchanged ear has."""
+        least = min(c.at_least_db for c in self.criteria)
+        if not least > 0.0:
+            raise Refusal(
+                f"a rule on shifts needs criteria above 0 dB, got {least:g}",
+                advice="worse is positive; for thresholds that got better ask for its improvement",
+            )
 
     @property
     def improvement(self) -> "Rule":
@@ -171,11 +186,15 @@ class ThresholdRule(Rule):
     """
 
     kind: ClassVar[str] = "thresholds"
+    needs_reference: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.better:
             raise Refusal("a rule on thresholds has no improvement: there is nothing before them")
+
+    def _check_sizes(self) -> None:
+        """Any hearing level can be a limit."""
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -233,9 +252,32 @@ RULES: dict[str, Rule] = {
 }
 
 
-def unverified_note(rule: "Rule") -> str | None:
+TITLES = {
+    "osha-sts": "OSHA standard threshold shift",
+    "niosh-15": "NIOSH significant threshold shift",
+    "msha-sts": "MSHA standard threshold shift",
+    "asha-1994": "ASHA 1994 ototoxic change",
+    "ctcae-5-grade-1": "CTCAE version 5, grade 1",
+}
+
+
+def rule_title(name: str) -> str:
+    """What people call the rule of this name; a rule of the user's own goes by its name."""
+    own = name.removesuffix(IMPROVEMENT)
+    return TITLES.get(own, own) + name[len(own) :]
+
+
+def rule_meaning(name: str, text: str) -> str:
+    """A rule's text as it stands behind its title, without the words that both have."""
+    first, _, rest = text.partition(": ")
+    return rest if rest and rule_title(name).endswith(first) else text
+
+
+def unverified_note(rule: Rule) -> str | None:
     """The mark that every output of an unverified rule carries."""
-    return None if rule.verified else f"The rule {rule.name} is not verified: {rule.source}."
+    if rule.verified:
+        return None
+    return f"The {rule_title(rule.name)} rule is not verified: {rule.source}."
 
 
 def as_rule(rule: "str | Rule", allow_unverified: bool = False) -> Rule:
@@ -310,11 +352,12 @@ class AgeCorrection:
         if self.table is None and self.sex not in ("male", "female"):
             raise Refusal(
                 "the shipped age table knows 'male' and 'female' only; for others give a table "
-                f"or no age correction, got {self.sex!r}"
+                "or no age correction",
+                got=self.sex,
             )
         for name in ("age_baseline", "age_now"):
             if not 0 <= finite(getattr(self, name), name) <= 120:
-                raise Refusal(f"{name} must be an age in years, got {getattr(self, name)!r}")
+                raise Refusal(f"{name} must be an age in years", got=getattr(self, name))
         if self.age_now < self.age_baseline:
             raise Refusal("age_now must not be below age_baseline")
 
@@ -392,10 +435,10 @@ def judge_ear(
     Where the two audiograms' method offsets differ, the difference is no shift and is taken off.
     """
     rule = as_rule(rule, allow_unverified)
-    if isinstance(rule, ThresholdRule):
+    if not rule.needs_reference:
         raise Refusal(f"{rule.name} is a rule on thresholds: it compares nothing with a baseline")
     if ear not in (None, *EARS):
-        raise Refusal(f"ear must be left, right or None, got {ear!r}")
+        raise Refusal("ear must be left, right or None", got=ear)
     if None not in dates and dates[0] > dates[1]:  # type: ignore[operator]
         raise Refusal(
             f"the baseline ({dates[0]}) is later than the current audiogram ({dates[1]}): swapped?"

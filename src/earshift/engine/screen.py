@@ -1,7 +1,7 @@
 """`Screen`: has hearing changed from its reference? Asks the tones that answer just that."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,6 @@ from earshift.engine.exam import PERSONS, Exam
 from earshift.engine.field_exam import USUAL_TONES
 from earshift.engine.limits import Limits
 from earshift.engine.norms import hyperprior
-from earshift.engine.procedure import Procedure
 from earshift.engine.protocol import Protocol, as_protocol
 from earshift.engine.question import Circumstances, Setup
 from earshift.engine.reference import (
@@ -34,18 +33,19 @@ from earshift.engine.reference import (
 )
 from earshift.engine.refusal import Refusal
 from earshift.engine.rule_settings import NotchSettings, RuleSettings
-from earshift.engine.rules import Rule, ThresholdRule, as_rules
+from earshift.engine.rules import Rule, as_rules
 from earshift.engine.screen_checks import (
     check_hypotheses,
     decision_of_person,
     p_same_change_of,
     usual_protocol,
 )
+from earshift.engine.screen_views import ScreenViews
 from earshift.engine.thresholds import Location, Threshold
 from earshift.engine.tone import Tone, Trial
 from earshift.engine.track import EarTrack, Track
 from earshift.engine.values import EARS
-from earshift.engine.verdict import NOTCH, PersonVerdict, Verdict
+from earshift.engine.verdict import PersonVerdict, Verdict
 
 if TYPE_CHECKING:  # a field loads its compiled kernels, which a rule does not need
     from earshift.engine.field import Field
@@ -56,8 +56,8 @@ S = TypeVar("S", RuleSettings, NotchSettings)
 
 FIRST_VERSION = "0.1.0"  # whose designs name no engine
 BEGUN_BEFORE = (
-    "This screen was begun with version 0.1.0 and judged from all of its answers by the present "
-    "method: its next tone may have been another one."
+    "This screen was started with version 0.1.0. All its answers are judged by the present "
+    "method, so its later tones may differ from those of that version."
 )
 
 
@@ -65,12 +65,12 @@ def _settings(given: object, kind: type[S]) -> S:
     """Settings of this kind, the usual ones if none are given."""
     if given is None:
         return kind()
-    if type(given) is not kind:
-        raise Refusal(f"settings must be earshift.{kind.__name__}, got {given!r}")
+    if not isinstance(given, kind):
+        raise Refusal(f"settings must be earshift.{kind.__name__}", got=given)
     return given
 
 
-class Screen(Procedure):
+class Screen(ScreenViews):
     """Has this ear changed from its reference? Asks the tones that answer just that.
 
     With `rule`, "changed" means that the threshold-shift rule is met; without, that another field
@@ -78,7 +78,7 @@ class Screen(Procedure):
     `rules` one run of tones serves all of them: `verdicts` has each one's, and whatever else speaks
     of a decision speaks of the first. With `hypotheses="notch"` the question is whether one of 3, 4
     and 6 kHz is at least 10 dB worse than both 2 and 8 kHz, and the decision "notch" or "no notch".
-    A notch or a `ThresholdRule` needs no reference; one that is given tells whom to expect.
+    A notch or a `ThresholdRule` needs no reference; if one is given, it informs the prior.
 
     Rules and notches are decided by the Bayes factor of the settings, 100 by default for a rule.
     Before "unchanged" a tone no louder than the reference and the criterion has been answered at
@@ -95,8 +95,8 @@ class Screen(Procedure):
     >>> print(screen.verdict())
 
     With `ears="both"` it screens both ears together, with a verdict for each and for the person.
-    An ear that is decided is asked no more, unless what the other ear tells opens it again; each
-    ear has at most half of `max_tones`. `ask` gives tones with their ear and `tell` needs it. What
+    A decided ear gets no more tones, unless answers from the other ear reopen it; each ear has at
+    most half of `max_tones`. `ask` gives tones with their ear and `tell` needs it. What
     the other ear might hear follows from its reference. `of` gives one ear's part.
 
     >>> screen = Screen({"right": first, "left": other}, ears="both", rule="osha-sts")
@@ -113,14 +113,14 @@ class Screen(Procedure):
         rules: several rules in one screen.
         hypotheses: "notch", or None.
         settings: of a rule (`RuleSettings`) or of a notch (`NotchSettings`).
-        allow_unverified: to use a rule that was not checked against its source.
+        allow_unverified: allows a rule that was not checked against its source.
         alike_share: of both ears, the probability that both changed alike or neither did, else
             each for itself; 0 takes the ears apart. By default as in real people. By a rule each
             ear is judged for itself, and this is ignored with a warning.
         other_ear: thresholds of the other ear, of a screen of one ear.
         transducer: what plays the tones, one of `values.TRANSDUCERS`: how much the head keeps
             from the other ear.
-        seed: of all chance, a whole number from 0.
+        seed: of all random numbers, a whole number from 0.
         max_tones: after which the screen is done; by default the settings' (of each ear).
         domain: the candidate tones: a `Domain`, or "fine", "audiometer" or "relative"; by default
             the reference exam's.
@@ -207,10 +207,8 @@ class Screen(Procedure):
 
     def _references(self, given: Any, ears: str | None) -> dict[str | None, Reference | None]:
         """Each tested ear's reference, None where the question does without."""
-        needless = self.hypotheses is not None or (
-            bool(self.rules) and all(isinstance(rule, ThresholdRule) for rule in self.rules)
-        )
-        if given is None and needless:
+        needed = not self._clinical or any(rule.needs_reference for rule in self.rules)
+        if given is None and not needed:
             return dict.fromkeys(tested_ears(ears))
         if ears is not None:
             return dict(references_of_both(given).items())
@@ -270,7 +268,7 @@ class Screen(Procedure):
                 self._tracks[ear].tie(self._tracks[the_other(ear)], self.p_same_change)
 
     def fork(self) -> Self:
-        """Another one with the same trials; what either is told is no concern of the other's."""
+        """An independent copy with the same trials."""
         other = super().fork()
         other._tracks = {ear: track.fork() for ear, track in self._tracks.items()}
         other._tie()
@@ -286,7 +284,7 @@ class Screen(Procedure):
         if self.ears is None:
             raise Refusal(f"this screen is of one ear: there is no {ear!r} ear to speak of")
         if ear not in EARS:
-            raise Refusal(f"ear must be 'right' or 'left', got {ear!r}")
+            raise Refusal("ear must be 'right' or 'left'", got=ear)
         return self._tracks[ear]
 
     def _track(self, ear: str | None = None) -> Track:
@@ -300,10 +298,7 @@ class Screen(Procedure):
     @property
     def reference_field(self) -> "Field":
         """The reference of a screen of one ear, as a field; of a screen without a rule."""
-        track = self._track()
-        if not isinstance(track, EarTrack):
-            raise Refusal("a screen by a rule has no field: see reference_thresholds()")
-        return track.setup.reference
+        return self._track().reference_field
 
     def reference_thresholds(
         self, frequencies_hz: Sequence[float], *, ear: str | None = None
@@ -312,10 +307,7 @@ class Screen(Procedure):
 
         Empty where there is no reference. `ear` is for a screen of both ears.
         """
-        track = self._track(ear)
-        if not isinstance(track, ClinicalTrack):
-            raise Refusal("a screen without a rule has a field: see reference_field")
-        return track.reference_thresholds(frequencies_hz)
+        return self._track(ear).reference_thresholds(frequencies_hz)
 
     def _take(self, trial: Trial, ear: str | None) -> None:
         super()._take(trial, ear)
@@ -334,7 +326,7 @@ class Screen(Procedure):
             self._next = None
 
     def tell_press(self) -> None:
-        """Take note of a press of the button when nothing was to be answered."""
+        """Record a press of the button when there was nothing to answer."""
         self._presses += 1
         for track in self._tracks.values():
             track.presses = self._presses
@@ -343,7 +335,7 @@ class Screen(Procedure):
     @property
     def state(self) -> Any:
         """What all trials so far say, in a screen of one ear: a posterior of fields or persons."""
-        return cast(Any, self._track()).posterior
+        return self._track().posterior
 
     @property
     def log_bf(self) -> float:
@@ -373,15 +365,15 @@ class Screen(Procedure):
     def p_changed(self) -> float:
         """Posterior probability of change; under a rule, that it is met; else of a notch.
 
-        Of both ears it is that of the ear which more likely has changed; `of(ear).p_changed` is
-        either ear's own.
+        For both ears, the value of the ear that is more likely to have changed; `of(ear).p_changed`
+        gives each ear's own.
         """
         if self.ears is None:
             return self._track().p_changed
         return ByEar({ear: self._tracks[ear].p_changed for ear in EARS})
 
     def p_changed_after(self, tones: int) -> float:
-        """What `p_changed` was after the first so many tones, in a screen of one ear."""
+        """What `p_changed` was after the first `tones` tones, in a screen of one ear."""
         return self._track().p_changed_after(tones)
 
     @property
@@ -429,10 +421,7 @@ class Screen(Procedure):
             return super()._choose()
         ears = self._tested if self.ears is None else self.open_ears or EARS
         nothing = np.full(self.domain.shape, -np.inf)
-        wanted = [
-            cast(ClinicalTrack, track).wanted() if ear in ears else nothing
-            for ear, track in self._tracks.items()
-        ]
+        wanted = [track.wanted() if ear in ears else nothing for ear, track in self._tracks.items()]
         return self._tone_at(*first_of_best(np.vstack(wanted)))
 
     def _playable_in(self, ear: str | None) -> Mask:
@@ -444,27 +433,19 @@ class Screen(Procedure):
         On other axes than a tone's the places are given as for `thresholds`, and each shift is a
         `PlaceShift`. Of both ears it is a `PersonVerdict`.
         """
-        each = [track.verdict(frequencies_hz) for track in self._tracks.values()]
+        return self._verdict(frequencies_hz, 0)
+
+    def _verdict(self, frequencies_hz: Sequence[Location] | None, which: int) -> Verdict:
+        each = [track.verdict(frequencies_hz, which) for track in self._tracks.values()]
         if self.ears is None:
             return each[0]
-        return cast(Verdict, PersonVerdict(self.decision, len(self._trials), *each))
+        decision = decision_of_person(*(one.decision for one in each))
+        return PersonVerdict(decision, len(self._trials), *each)
 
-    def verdicts(
-        self, frequencies_hz: Sequence[Location] | None = None
-    ) -> dict[str, Verdict | PersonVerdict]:
+    def verdicts(self, frequencies_hz: Sequence[Location] | None = None) -> dict[str, Verdict]:
         """What the screen says of each of its rules, by the rule's name; of a notch, by "notch"."""
-        if not self._clinical:
-            return {self.protocol.name: self.verdict(frequencies_hz)}
-        tracks = [cast(ClinicalTrack, track) for track in self._tracks.values()]
-        found: dict[str, Verdict | PersonVerdict] = {}
-        for which, asking in enumerate(tracks[0].asking):
-            each = [track.verdict(frequencies_hz, which) for track in tracks]
-            name = NOTCH if asking.rule is None else asking.rule.name
-            found[name] = each[0]
-            if self.ears is not None:
-                whole_person = decision_of_person(*(one.decision for one in each))
-                found[name] = PersonVerdict(whole_person, len(self._trials), *each)
-        return found
+        names = [rule.name for rule in self.rules] or [self.hypotheses or self.protocol.name]
+        return {name: self._verdict(frequencies_hz, k) for k, name in enumerate(names)}
 
     @property
     def reliability(self) -> str:
@@ -569,7 +550,7 @@ class Screen(Procedure):
         if clinical and (engine is None or begun_with):
             screen._begun_before = True
             for track in screen._tracks.values():
-                cast(ClinicalTrack, track).note = BEGUN_BEFORE
+                track.note = BEGUN_BEFORE
         return screen
 
     def _take_silence(self, data: Mapping[str, Any]) -> None:

@@ -24,7 +24,7 @@ def p_same_change_of(alike_share: float | None, ears: str | None, clinical: bool
         raise Refusal("alike_share ties both ears of a person: it needs ears='both'")
     given = finite(alike_share, "alike_share")
     if not 0.0 <= given <= 1.0:
-        raise Refusal(f"alike_share must be from 0 to 1, got {alike_share!r}")
+        raise Refusal("alike_share must be from 0 to 1", got=alike_share)
     if clinical:
         warnings.warn(
             "Screen: alike_share is ignored: by a rule each ear is judged for itself "

@@ -93,7 +93,7 @@ def locations_of(
         given = (location,) if isinstance(location, int | float | np.number) else tuple(location)
         if len(given) != len(axes):
             names = ", ".join(axis.name for axis in axes)
-            raise Refusal(f"a place of this domain has a value for {names}; got {location!r}")
+            raise Refusal(f"a place of this domain has a value for {names}", got=location)
         locations.append(
             tuple(a.check(finite(v, a.name)) for a, v in zip(axes, given, strict=True))
         )

@@ -26,9 +26,9 @@ class Tone:
         object.__setattr__(self, "frequency_hz", finite(self.frequency_hz, "frequency_hz"))
         object.__setattr__(self, "level_db_hl", finite(self.level_db_hl, "level_db_hl"))
         if self.frequency_hz <= 0:
-            raise Refusal(f"frequency_hz must be positive, got {self.frequency_hz!r}")
+            raise Refusal("frequency_hz must be positive", got=self.frequency_hz)
         if self.ear not in (None, "left", "right"):
-            raise Refusal(f"ear must be 'left', 'right' or None, got {self.ear!r}")
+            raise Refusal("ear must be 'left', 'right' or None", got=self.ear)
 
     def __str__(self) -> str:
         ear = f" {self.ear}" if self.ear else ""

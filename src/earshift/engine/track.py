@@ -5,6 +5,7 @@ asks whether the ear's field has changed, `clinical_track.ClinicalTrack` what a 
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from copy import copy
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -17,6 +18,7 @@ from earshift.engine.limits import allowed
 from earshift.engine.procedure import SAMPLE, chance
 from earshift.engine.protocol import Protocol
 from earshift.engine.question import CLEARING, Circumstances, Posterior, Question, Setup
+from earshift.engine.refusal import Refusal
 from earshift.engine.rules import unverified_note
 from earshift.engine.thresholds import (
     SAMPLES,
@@ -31,6 +33,7 @@ from earshift.engine.verdict import FAIR_PRESSES, PlaceShift, Shift, Verdict, re
 
 if TYPE_CHECKING:
     from earshift.engine.change import ChangePosterior
+    from earshift.engine.field import Field
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -39,7 +42,7 @@ LARGEST_LOG = 700.0  # of a number that a float can hold
 UNCHECKED_DB_HL = 40.0  # from here on a tone may be heard by another ear of normal hearing
 
 
-class Track:
+class Track(ABC):
     """One ear's part of a screen, whatever is asked.
 
     Attributes:
@@ -48,7 +51,10 @@ class Track:
         trials: this ear's, in order.
         catch_responses: answers to silent trials, True for "heard".
         presses: of the button, when nothing was to be answered.
+        note: a sentence that belongs to every verdict on a clinic's question.
     """
+
+    note: str = ""
 
     def __init__(self, setup: Circumstances, max_tones: int) -> None:
         self.setup, self.max_tones = setup, max_tones
@@ -57,23 +63,32 @@ class Track:
         self.presses = 0
         self._unheard_elsewhere = own_ear_only(setup.domain, setup.other_ear, setup.transducer)
 
+    @abstractmethod
     def tie(self, partner: Any, p_same_change: float) -> None:
         """Let the other ear's answers count, as far as they say something about this one."""
-        raise NotImplementedError
 
+    @abstractmethod
     def fork(self) -> Self:
         """Another one with the same trials; a tie has to be made anew."""
-        raise NotImplementedError
+
+    def take_back(self) -> None:
+        """Forget this ear's last trial."""
+        self.trials = self.trials[:-1]
 
     @property
+    @abstractmethod
+    def posterior(self) -> Any:
+        """What all answers so far say: of the ear's field, or of persons."""
+
+    @property
+    @abstractmethod
     def p_changed(self) -> float:
         """Posterior probability of what is asked."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def log_bf(self) -> float:
         """Log evidence for what is asked over the contrary."""
-        raise NotImplementedError
 
     @property
     def e_value(self) -> float | None:
@@ -85,33 +100,50 @@ class Track:
         """Anytime-valid factor for "unchanged"; None where a clinic's question is asked."""
         return None
 
+    @abstractmethod
     def p_changed_after(self, tones: int) -> float:
         """What `p_changed` was after the first so many tones of this ear."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def decision(self) -> str:
         """By the evidence now."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def reliability(self) -> str:
         """good, fair or poor: how far the answers can be trusted."""
-        raise NotImplementedError
 
     @property
     def done(self) -> bool:
         """Decided, or enough tones."""
         return len(self.trials) >= self.max_tones or self.decision != "inconclusive"
 
+    @abstractmethod
     def scores(self) -> Array:
         """Score of every candidate, now."""
-        raise NotImplementedError
 
-    def verdict(self, frequencies_hz: Sequence[Location] | None = None) -> Verdict:
-        """What is said of this ear now, with the shift at each frequency."""
-        raise NotImplementedError
+    def wanted(self) -> Array:
+        """How much each candidate is wanted next, -inf for those that may not be played."""
+        return np.where(self.playable(), self.scores(), -np.inf)
 
+    @abstractmethod
+    def verdict(self, frequencies_hz: Sequence[Location] | None = None, which: int = 0) -> Verdict:
+        """What is said of this ear now, with the shift at each frequency.
+
+        `which` of several rules, by its number.
+        """
+
+    @property
+    def reference_field(self) -> "Field":
+        """The reference as a field, where the question is about fields."""
+        raise Refusal("a screen by a rule has no field: see reference_thresholds()")
+
+    def reference_thresholds(self, frequencies_hz: Sequence[float]) -> list[Threshold]:
+        """The reference's thresholds with their intervals, where the question is a clinic's."""
+        raise Refusal("a screen without a rule has a field: see reference_field")
+
+    @abstractmethod
     def _draws(
         self, locations: list[tuple[float, ...]], places: Array, weighed: bool
     ) -> tuple[Array, Array] | None:
@@ -120,7 +152,6 @@ class Track:
         Of all hypotheses by their probability (`weighed`), or of the changed ear alone. None where
         nothing is known of an old one and none is wanted.
         """
-        raise NotImplementedError
 
     def playable(self) -> Mask:
         """Which candidates may be played now; never one that the other ear might hear."""
@@ -143,7 +174,7 @@ class Track:
             notes.append(f"The button was pressed {self.presses} times when nothing was played.")
         loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self.trials), default=0.0)
         if self.setup.other_ear is None and loudest >= UNCHECKED_DB_HL:
-            notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
+            notes.append("Thresholds of the other ear were not given: cross-hearing not checked.")
         return notes
 
     def thresholds(self, frequencies_hz: Sequence[Location] | None = None) -> list[Threshold]:
@@ -207,6 +238,14 @@ class EarTrack(Track):
         other._known = dict(self._known)
         other._partner = None
         return other
+
+    def take_back(self) -> None:
+        """Forget this ear's last trial, and what was computed from it."""
+        super().take_back()
+        self._known = {n: known for n, known in self._known.items() if n <= len(self.trials)}
+        self._tied = None
+        if self._partner is not None:
+            self._partner._tied = None
 
     @property
     def own_posterior(self) -> Posterior:
@@ -324,7 +363,12 @@ class EarTrack(Track):
         alone = field.fit(told, self.setup.prior, settings.guess, settings.lapse)
         return alone.moments(domain.places, domain.intensities)
 
-    def verdict(self, frequencies_hz: Sequence[Location] | None = None) -> Verdict:
+    @property
+    def reference_field(self) -> "Field":
+        """The reference as a field."""
+        return self.setup.reference
+
+    def verdict(self, frequencies_hz: Sequence[Location] | None = None, which: int = 0) -> Verdict:
         """What is said of this ear now, with the shift at each frequency."""
         posterior, question = self.posterior, self.question
         return Verdict(

@@ -1,20 +1,29 @@
 """What a screen says: of one ear, and of the person."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
+from earshift.engine import plots
+from earshift.engine.refusal import Refusal
+from earshift.engine.rules import rule_title
+from earshift.engine.tables import Row, filled, frame, html
 from earshift.engine.values import EARS
 
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.axes import Axes
+
 FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
+NOT_CONVERGED = "The calculation did not converge fully: treat the numbers with caution."
 NOTCH = "notch"  # the name of the question about a notch
 
 REASONS = {
-    "evidence": "The answers do not suffice for a decision.",
-    "not heard at every frequency": "A tone still has to be heard at each of its frequencies.",
-    "listener in doubt": "It is in doubt whether the answers follow the tones.",
+    "evidence": "The answers are not enough to decide.",
+    "not heard at every frequency": "A tone still has to be heard at every frequency that counts.",
+    "listener in doubt": "It is doubtful whether the answers follow the tones.",
     "not reliable": "The answers are not reliable.",
-    "computation": "The computation did not settle.",
+    "computation": "The calculation did not converge.",
 }
 NEXT_STEPS = {
     "more tones": "Next step: more tones.",
@@ -64,6 +73,14 @@ class PlaceShift:
     low: float
     high: float
     censored: bool
+
+
+OF_A_VERDICT: dict[str, type] = {
+    "ear": str, "rule": str, "protocol": str, "decision": str, "p_changed": float, "tones": int,
+}  # fmt: skip
+OF_A_SHIFT: dict[str, type] = {
+    "frequency_hz": float, "shift_db": float, "low_db": float, "high_db": float, "censored": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -122,6 +139,24 @@ class Verdict:
         """As plain data."""
         return asdict(self)
 
+    def rows(self) -> list[Row]:
+        """One plain row for each frequency's shift, each with the decision.
+
+        A verdict without shifts has one row, with nothing in their columns.
+        """
+        return _rows({None: self})
+
+    def to_frame(self) -> "polars.DataFrame":
+        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        return frame(self.rows(), _columns([self]))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw the shift at each frequency with its 95 % interval; gives the axes back."""
+        return _plot({None: self}, ax)
+
+    def _repr_html_(self) -> str:
+        return html(self.decision.capitalize(), [str(self), *_silence(self)], _shift_rows(self))
+
     def __str__(self) -> str:
         # On other axes than a tone's there is nothing to hear.
         elsewhere = any(isinstance(shift, PlaceShift) for shift in self.shifts)
@@ -129,7 +164,7 @@ class Verdict:
             words = {
                 "notch": "A notch around 3-6 kHz",
                 "no notch": "No notch around 3-6 kHz",
-                "inconclusive": "Not decided whether there is a notch around 3-6 kHz",
+                "inconclusive": "It is inconclusive whether there is a notch around 3-6 kHz",
                 "not determinable": "Whether there is a notch around 3-6 kHz is not determinable",
             }[self.decision]
             what = "probability of a notch"
@@ -138,19 +173,20 @@ class Verdict:
                 "changed": f"{'Answers have' if elsewhere else 'Hearing has'} changed from the "
                 "reference",
                 "unchanged": "No change from the reference",
-                "inconclusive": "Not decided",
+                "inconclusive": "Inconclusive",
                 "not determinable": "Whether hearing has changed is not determinable",
             }[self.decision]
             what = "probability of change"
         else:
+            rule = f"{rule_title(self.rule)} rule"
             words = {
-                "changed": f"The rule {self.rule} is met",
-                "unchanged": f"The rule {self.rule} is not met",
-                "inconclusive": f"Not decided whether the rule {self.rule} is met",
-                "not determinable": f"Whether the rule {self.rule} is met is not determinable",
+                "changed": f"The {rule} is met",
+                "unchanged": f"The {rule} is not met",
+                "inconclusive": f"It is inconclusive whether the {rule} is met",
+                "not determinable": f"Whether the {rule} is met is not determinable",
             }[self.decision]
             what = "probability that it is met"
-        doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
+        doubt = "" if self.converged else f" {NOT_CONVERGED}"
         why = " ".join(w for w in (REASONS.get(self.reason), NEXT_STEPS.get(self.next_step)) if w)
         added = "".join(f" {note}" for note in (why, self.unverified, *self.notes) if note)
         unit = "trial" if elsewhere else "tone"
@@ -160,11 +196,12 @@ class Verdict:
         return f"{words}: {what} {self.p_changed:.1%} {after}.{doubt}{added}"
 
 
-@dataclass(frozen=True)
-class PersonVerdict:
+@dataclass(frozen=True, init=False)
+class PersonVerdict(Verdict):
     """What a screen of both ears says now: of the person, and of either ear.
 
-    One ear suffices for "changed"; "unchanged" needs both.
+    One ear suffices for "changed"; "unchanged" needs both. What is not said below, `p_changed`
+    among it, is that of the ear which more likely has changed.
 
     Attributes:
         decision: of the person: "changed", "unchanged", "inconclusive" or "not determinable".
@@ -173,18 +210,111 @@ class PersonVerdict:
         left: what the screen says of the left ear.
     """
 
-    decision: str
-    tones: int
-    right: Verdict
-    left: Verdict
+    right: Verdict = field(kw_only=True)
+    left: Verdict = field(kw_only=True)
+
+    def __init__(self, decision: str, tones: int, right: Verdict, left: Verdict) -> None:
+        leading = max(right, left, key=lambda one: one.p_changed)
+        self.__dict__.update(vars(leading))
+        self.__dict__.update(decision=decision, tones=tones, right=right, left=left)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+        """As plain data: of the person, and of either ear."""
+        ears = {ear: getattr(self, ear).to_dict() for ear in EARS}
+        return {"decision": self.decision, "tones": self.tones, **ears}
+
+    def rows(self) -> list[Row]:
+        """One plain row for each ear and frequency, each with that ear's decision."""
+        return _rows({"right": self.right, "left": self.left})
+
+    def to_frame(self) -> "polars.DataFrame":
+        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        return frame(self.rows(), _columns([self.right, self.left]))
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Draw both ears' shifts with their 95 % intervals; gives the axes back."""
+        return _plot({"right": self.right, "left": self.left}, ax)
+
+    def _repr_html_(self) -> str:
+        said = [f"{ear}: {getattr(self, ear)}" for ear in EARS]
+        shifts = [{"ear": ear, **row} for ear in EARS for row in _shift_rows(getattr(self, ear))]
+        return html(f"{self.decision.capitalize()} (person)", said, shifts)
 
     def __str__(self) -> str:
         ears = "\n".join(f"{ear}: {getattr(self, ear)}" for ear in EARS)
         return f"{self.decision.capitalize()}, after {self.tones} tones.\n{ears}"
+
+
+def _shift_rows(verdict: Verdict) -> list[Row]:
+    """The shifts as plain values, their places by the axes' names."""
+    rows = [asdict(shift) for shift in verdict.shifts]
+    return [{**dict(row.pop("place", ())), **row} for row in rows]
+
+
+def _columns(verdicts: Sequence[Verdict]) -> dict[str, type]:
+    found = [shift for verdict in verdicts for shift in verdict.shifts]
+    if found and isinstance(found[0], PlaceShift):
+        names = (*(name for name, _ in found[0].place), "shift", "low", "high")
+        return {**OF_A_VERDICT, **dict.fromkeys(names, float), "censored": bool}
+    return {**OF_A_VERDICT, **OF_A_SHIFT}
+
+
+def _rows(verdicts: dict[str | None, Verdict]) -> list[Row]:
+    columns = _columns(list(verdicts.values()))
+    return [
+        filled({**asdict(verdict), "ear": ear, **row}, columns)
+        for ear, verdict in verdicts.items()
+        for row in _shift_rows(verdict) or [{}]
+    ]
+
+
+def _silence(verdict: Verdict) -> list[str]:
+    """What there is to say where nobody has tried how the listener answers silence."""
+    if verdict.catch_trials:
+        return []
+    return ["No silent trial was given: how the listener answers silence is not known."]
+
+
+def _plot(verdicts: dict[str | None, Verdict], ax: "Axes | None") -> "Axes":
+    if not any(verdict.shifts for verdict in verdicts.values()):
+        raise Refusal(
+            "this verdict has no shifts to draw: there was no reference to compare with",
+            advice="screen.plot() draws the thresholds of now",
+        )
+    lines = []
+    tones = True
+    for ear, verdict in verdicts.items():
+        rows = _shift_rows(verdict)
+        tones = "frequency_hz" in rows[0]
+        if not tones and len(rows[0]) > 5:
+            raise Refusal(
+                "shifts along several axes have no one picture",
+                advice="take rows() and draw them as you like",
+            )
+        where = next(iter(rows[0]))
+        unit = "_db" if tones else ""
+        lines.append(
+            plots.Line(
+                f"{ear} ear, shift (95 %)" if ear else "shift (95 %)",
+                [row[where] for row in rows],
+                [row[f"shift{unit}"] for row in rows],
+                [row[f"low{unit}"] for row in rows],
+                [row[f"high{unit}"] for row in rows],
+                ear,
+                outside={k: "above" for k, row in enumerate(rows) if row["censored"]},
+            )
+        )
+    ends = [x for line in lines for x in line.x]
+    label = "frequency (Hz)" if tones else where.replace("_", " ")
+    logarithmic = tones or (min(ends) > 0 and max(ends) > 10 * min(ends))
+    return plots.shifts(
+        plots.on(ax, 5.0, 4.0),
+        lines,
+        place=plots.Scale(label, min(ends), max(ends), logarithmic),
+        label="shift (dB, worse is down)" if tones else "shift (harder is up)",
+        of_tones=tones,
+        unknown=sorted({f for v in verdicts.values() for f in v.not_determinable_hz}),
+    )
 
 
 def reliability(catch_responses: Sequence[bool], presses: int, tones: int) -> str:

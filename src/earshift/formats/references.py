@@ -272,10 +272,10 @@ class Collector:
             else:
                 del self._items[key]
                 self._torn.add(key)
-                self.reject(first, f"row {row} says otherwise of the same {item.ear} ear and time")
-                self.reject(row, f"row {first} says otherwise of the same {item.ear} ear and time")
+                self.reject(first, f"row {row} differs for the same {item.ear} ear and time")
+                self.reject(row, f"row {first} differs for the same {item.ear} ear and time")
         elif key in self._torn:
-            self.reject(row, f"other rows say otherwise of the same {item.ear} ear and time")
+            self.reject(row, f"other rows differ for the same {item.ear} ear and time")
         else:
             self._items[key] = (row, replace(item, row=row))
             self._bound()
@@ -377,7 +377,7 @@ def identifying(text: object, what: str) -> str:
     if len(clean) > MAX_TEXT:
         raise Refusal(f"{what} is longer than {MAX_TEXT} characters")
     if any(ord(character) < 32 or 0xD800 <= ord(character) <= 0xDFFF for character in clean):
-        raise Refusal(f"{what} holds characters that cannot be stored", got=shown(clean))
+        raise Refusal(f"{what} contains characters that cannot be stored", got=shown(clean))
     return clean
 
 

@@ -169,7 +169,7 @@ class _Sheet:
                 continue
             for ear, item in items.items():
                 if flags[ear] is False and self.options.baselines_only:
-                    found.leave_out(number, f"the {ear} ear is no baseline")
+                    found.leave_out(number, f"the {ear} ear is not a baseline")
                 else:
                     found.accept(number, item)
         return found.result()
@@ -229,7 +229,7 @@ class _Sheet:
         if "conduction" in self.columns and conduction not in ("air", "air conduction", "ac"):
             raise Refusal("conduction must be air", got=shown(conduction))
         if self._cell(row, "mode").strip().casefold() == "simulated":
-            raise Refusal("it is simulated: nobody's hearing")
+            raise Refusal("it is simulated, not a real person's hearing")
         name = self._cell(row, "name")
         return _Who(
             code=identifying(self._cell(row, "person"), "the person"),
@@ -310,7 +310,7 @@ def table_rows(path: Path) -> Iterator[list[str]]:
                     )
                 if "\0" in line:
                     raise Refusal(
-                        "{file} has null bytes: it is not a text file in UTF-8", file=path
+                        "{file} contains null bytes: it is not a text file in UTF-8", file=path
                     )
                 yield line
 

@@ -131,7 +131,7 @@ def read(path: Path | str) -> Iterator[Row]:
     path = Path(path)
     if path.stem not in TABLES or path.suffix not in (".csv", ".parquet"):
         raise Refusal(
-            f"{path.name} is none of {', '.join(f'{name}.csv' for name in TABLES)} or .parquet"
+            f"{path.name} must be one of {', '.join(f'{name}.csv' for name in TABLES)} or .parquet"
         )
     known = {**TABLES[path.stem], **IDENTITY[path.stem]}
     if path.suffix == ".parquet":

@@ -23,7 +23,7 @@ from earshift.engine.rule_settings import NotchSettings, RuleSettings
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Location
 from earshift.engine.tone import Stimulus, Tone
-from earshift.engine.values import HEARING_LEVEL
+from earshift.engine.values import EARS, HEARING_LEVEL
 
 VERSION = 1
 MAX_LINE_BYTES = 4 * 1024 * 1024
@@ -35,12 +35,13 @@ FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "begin": (("kind",), ("options", "cap_db_hl")),
     "ask": ((), ()),
     "tell": (("heard",), ("stimulus", "trial", "catch")),
+    "undo": ((), ("trial",)),
     "verdict": ((), ("places",)),
     "save": ((), ()),
     "load": (("data",), ()),
     "quit": ((), ()),
 }
-_COMMON = ("seed", "max_tones", "domain", "other_ear", "transducer")
+_COMMON = ("ears", "seed", "max_tones", "domain", "other_ear", "transducer")
 _OF_FIELDS = {"strategy": "level_set", "halton_tones": 5, "guess": 0.01, "lapse": 0.02}
 OPTIONS = {
     "exam": (*_COMMON, "reference", "precision_db", *_OF_FIELDS),
@@ -59,6 +60,7 @@ class Conversation:
             "begin": self._begin,
             "ask": self._ask,
             "tell": self._tell,
+            "undo": self._undo,
             "verdict": self._verdict,
             "save": self._save,
             "load": self._load,
@@ -75,7 +77,7 @@ class Conversation:
         except (ValueError, OverflowError) as error:
             words = _short(str(error))
         except (KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-            words = f"this message has a form that is not understood ({type(error).__name__})"
+            words = f"this message could not be understood ({type(error).__name__})"
         return json.dumps(_labelled({"ok": False, "error": words}, message))
 
     def _answer(self, message: Any) -> dict[str, Any]:
@@ -83,7 +85,7 @@ class Conversation:
             raise Refusal(f'a message is a JSON object such as {{"do": "ask"}}, got {message!r}')
         action = message.get("do")
         if not isinstance(action, str) or action not in FIELDS:
-            raise Refusal(f"do must be one of {', '.join(FIELDS)}, got {action!r}")
+            raise Refusal(f"do must be one of {', '.join(FIELDS)}", got=action)
         given = {name: value for name, value in message.items() if name not in ("do", "id")}
         needed, further = FIELDS[action]
         missing = [name for name in needed if name not in given]
@@ -103,10 +105,10 @@ class Conversation:
         self, kind: str, options: Any = None, cap_db_hl: float = CAP_DB_HL
     ) -> dict[str, Any]:
         if not isinstance(kind, str) or kind not in KINDS:
-            raise Refusal(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+            raise Refusal(f"kind must be one of {', '.join(KINDS)}", got=kind)
         given = {} if options is None else options
         if not isinstance(given, dict):
-            raise Refusal(f"options must be an object, got {given!r}")
+            raise Refusal("options must be an object", got=given)
         unknown = [name for name in given if name not in OPTIONS[kind]]
         if unknown:
             raise Refusal(
@@ -161,23 +163,36 @@ class Conversation:
     ) -> dict[str, Any]:
         procedure = self._open()
         if not isinstance(catch, bool):
-            raise Refusal(f"catch must be true or false, got {catch!r}")
+            raise Refusal("catch must be true or false", got=catch)
         due = len(procedure.trials) + 1
         if trial is not None and whole(trial, "trial", 1) != due:
-            raise Refusal(f"trial {trial} is not the one to answer now, which is {due}")
+            raise Refusal(f"trial {trial} is not the one to answer now; that is {due}")
         if catch:
             if not isinstance(procedure, Screen | ClinicalExam):
-                raise Refusal("silent trials count in a screen; this exam does not take them")
+                raise Refusal("silent trials belong to a screen; an exam does not take them")
             procedure.tell_catch(heard)
             return self._where()
         procedure.tell(procedure.ask() if stimulus is None else _stimulus(stimulus), heard)
         return self._where()
 
+    def _undo(self, trial: Any = None) -> dict[str, Any]:
+        procedure = self._open()
+        last = len(procedure.trials)
+        if trial is not None and whole(trial, "trial", 1) != last:
+            raise Refusal(f"trial {trial} is not the last one answered, which is {last}")
+        return {"taken_back": procedure.undo().to_dict(), **self._where()}
+
     def _verdict(self, places: Any = None) -> dict[str, Any]:
         procedure = self._open()
         locations = None if places is None else _locations(places)
-        thresholds = [asdict(threshold) for threshold in procedure.thresholds(locations)]
-        answer = {**self._where(), "tones": len(procedure.trials), "thresholds": thresholds}
+        answer = {**self._where(), "tones": len(procedure.trials)}
+        if procedure.ears is None:
+            answer["thresholds"] = [asdict(one) for one in procedure.thresholds(locations)]
+        else:
+            answer["thresholds"] = {
+                ear: [asdict(one) for one in procedure.thresholds(locations, ear=ear)]
+                for ear in EARS
+            }
         if isinstance(procedure, Exam):
             return answer
         verdict = procedure.verdict(locations)
@@ -192,7 +207,7 @@ class Conversation:
 
     def _load(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, dict) or data.get("kind") not in list(KINDS):
-            raise Refusal("data must be what a save answered, with the kind exam or screen")
+            raise Refusal("data must be what save returned, with the kind exam or screen")
         self._adopt(KINDS[data["kind"]].from_dict(data))
         return self._where()
 
@@ -208,7 +223,7 @@ def _exam(built: Mapping[str, Any], limits: Limits | None) -> Exam:
         return Exam.clinical(**built, limits=limits)
     needless = [name for name in ("reference", "precision_db") if name in built]
     if needless:
-        raise Refusal(f"{', '.join(needless)}: for a clinical exam of tones alone")
+        raise Refusal(f"{', '.join(needless)} can be given only for a clinical exam of tones")
     return Exam(**{**_OF_FIELDS, **built, "domain": domain}, limits=limits)
 
 
@@ -228,7 +243,7 @@ def _parsed(line: bytes) -> Any:
         raise Refusal(f"a line has at most {MAX_LINE_BYTES} bytes; this one was left out")
 
     def refuse(word: str) -> None:
-        raise Refusal(f"{word} is no JSON number")
+        raise Refusal(f"{word} is not a JSON number")
 
     try:
         return json.loads(line.decode("utf-8"), parse_constant=refuse)
@@ -277,7 +292,7 @@ def _domain(given: Any) -> Domain:
 def _audiogram(given: Any) -> Audiogram:
     """An audiogram whose thresholds are an object of Hz to dB HL, or its own data."""
     if not isinstance(given, dict):
-        raise Refusal(f"an audiogram is an object with thresholds_db_hl, got {given!r}")
+        raise Refusal("an audiogram is an object with thresholds_db_hl", got=given)
     full = {**Audiogram({1000.0: 0.0}).to_dict(), "thresholds_db_hl": {}, **given}
     for name in ("thresholds_db_hl", "no_response_db_hl"):
         if isinstance(full[name], dict):
@@ -292,12 +307,22 @@ def _hertz(text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise Refusal(f"a frequency in Hz is a number, got {text!r}") from None
+        raise Refusal("a frequency in Hz is a number", got=text) from None
 
 
-def _reference(given: Any) -> Reference:
+def _reference(given: Any) -> Reference | dict[str, Reference]:
+    """One reference, or each ear's by its name."""
+    if isinstance(given, dict) and given.keys() == set(EARS):
+        return {ear: _one_reference(given[ear]) for ear in EARS}
+    return _one_reference(given)
+
+
+def _one_reference(given: Any) -> Reference:
     if not isinstance(given, dict) or not {"kind", "data"} <= given.keys():
-        raise Refusal('reference must be an object with kind and data, such as "audiogram"')
+        raise Refusal(
+            'reference must be an object with kind and data, such as "audiogram", or such objects '
+            "of the right and the left ear"
+        )
     if given["kind"] == "audiogram":
         return _audiogram(given["data"])
     return reference_from_dict(given)
@@ -305,7 +330,7 @@ def _reference(given: Any) -> Reference:
 
 def _stimulus(given: Any) -> Tone | Stimulus:
     if not isinstance(given, dict):
-        raise Refusal(f"a stimulus is an object such as the one that was asked, got {given!r}")
+        raise Refusal("a stimulus is an object such as the one that was asked", got=given)
     if {"frequency_hz", "level_db_hl"} <= given.keys() <= {"frequency_hz", "level_db_hl", "ear"}:
         return Tone(**given)
     return Stimulus(tuple(given.items()))
@@ -313,7 +338,7 @@ def _stimulus(given: Any) -> Tone | Stimulus:
 
 def _locations(given: Any) -> list[Location]:
     if not isinstance(given, list):
-        raise Refusal(f"places must be a list of numbers or of lists of numbers, got {given!r}")
+        raise Refusal("places must be a list of numbers or of lists of numbers", got=given)
     return [
         tuple(finite(value, "a place") for value in location)
         if isinstance(location, list)

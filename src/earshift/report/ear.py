@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from earshift.engine.rules import rule_meaning, rule_title
 from earshift.records import ExamBundle, ResultRecord, TrialRecord, VisitBundle, measured_at
 from earshift.report.audiogram import Played, Reading
 from earshift.report.content import Fact, Section, Table
@@ -157,11 +158,15 @@ def _screen_facts(
 ) -> tuple[Fact, ...]:
     rule = mapping(shown.get("rule"))
     if rule:
+        name = str(rule.get("name"))
+        meaning = rule_meaning(name, str(rule.get("text")))
         text = words.rule_text.format(
-            name=rule.get("name"), text=rule.get("text"), source=rule.get("source")
+            name=rule_title(name), text=meaning, source=rule.get("source")
         )
+    elif verdict.get("rule"):
+        text = rule_title(str(verdict["rule"]))
     else:
-        text = verdict.get("rule") or words.no_rule.format(protocol=verdict.get("protocol"))
+        text = words.no_rule.format(protocol=verdict.get("protocol"))
     return (
         Fact(words.rule, shortened(unbroken(str(text)), LONGEST_TEXT, words)),
         Fact(words.reference, _reference(bundle, zone, words)),

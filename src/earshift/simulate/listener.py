@@ -57,6 +57,17 @@ class Listener:
             whole(number, "seed", 0)
         self._rng = np.random.default_rng(seed)
         ordered = sorted((Tone(f, level)) for f, level in thresholds_db_hl.items())
+        for tone in ordered:
+            if not 100.0 <= tone.frequency_hz <= 20000.0:
+                raise Refusal(
+                    "a listener has thresholds at frequencies from 100 to 20000 Hz (not kHz), got "
+                    f"{tone.frequency_hz:g}"
+                )
+            if not -60.0 <= tone.level_db_hl <= 200.0:
+                raise Refusal(
+                    "a listener's thresholds lie from -60 to 200 dB HL, got "
+                    f"{tone.level_db_hl:g} at {tone.frequency_hz:g} Hz"
+                )
         octaves = np.array([math.log2(tone.frequency_hz) for tone in ordered])
         levels = np.array([tone.level_db_hl for tone in ordered])
         if retest_sd_db > 0:

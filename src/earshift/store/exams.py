@@ -72,9 +72,9 @@ def exam_to_extend(
             raise ExamChanged(f"{{exam}} is {found.state} and takes no answers", exam=exam_id)
         if (found.last_number, found.void) != expected:
             raise ExamChanged(
-                "another program is working on {exam}, too; its answers are kept, this one was "
-                "not taken",
-                advice="go on there, or load the exam again",
+                "another program is also working on {exam}; its answers are kept, this one was "
+                "not stored",
+                advice="continue there, or load the exam again",
                 exam=exam_id,
             )
     return found
@@ -260,7 +260,7 @@ class Exams(Part):
         with writing(self.engine) as connection:
             exam = exam_to_extend(connection, exam_id)
             if exam.kind == "audiogram":
-                raise StoreConflict("{exam} is an audiogram: it is done and stays so", exam=exam_id)
+                raise StoreConflict("{exam} is an audiogram: its state cannot change", exam=exam_id)
             before = connection.execute(
                 select(t.exam_states.c.engine_version)
                 .where(t.exam_states.c.exam_id == exam_id)

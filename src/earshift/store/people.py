@@ -168,7 +168,10 @@ def _add_identity(
         other = find_by_code(connection, code)
         if other is not None and other.id != person_id:
             raise StoreConflict(
-                "this code is {person}'s already", code="code-taken", person=other.id, got=code
+                "this code already belongs to {person}",
+                code="code-taken",
+                person=other.id,
+                got=code,
             )
     row = {"person_id": person_id, "at": checks.now(), "author": author, "reason": reason}
     connection.execute(insert(t.identities).values(**identity, **row))
@@ -249,7 +252,7 @@ class People(Part):
         unknown = changes.keys() - set(IDENTITY)
         if unknown or not changes:
             raise StoreError(
-                f"a correction changes some of {', '.join(IDENTITY)}", got=list(changes)
+                f"a correction must change at least one of {', '.join(IDENTITY)}", got=list(changes)
             )
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
         with writing(self.engine) as connection:

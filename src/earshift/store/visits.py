@@ -165,12 +165,16 @@ class Visits(Part):
             if exam_id is not None:
                 exam = rows.row_of(connection, t.exams, exam_id, "exam")
                 if visit_id not in (None, exam.visit_id):
-                    raise StoreError("{exam} is not of {visit}", exam=exam_id, visit=visit_id)
+                    raise StoreError(
+                        "{exam} does not belong to {visit}", exam=exam_id, visit=visit_id
+                    )
                 visit_id = values["visit_id"] = exam.visit_id
             if visit_id is not None:
                 visit = visit_of(connection, visit_id)
                 if visit.person_id != person_id:
-                    raise StoreError("{visit} is not of {person}", visit=visit_id, person=person_id)
+                    raise StoreError(
+                        "{visit} does not belong to {person}", visit=visit_id, person=person_id
+                    )
             return rows.to_record(Note, rows.add_row(connection, t.notes, values, author))
 
     def notes(self, person_id: int) -> list[Note]:

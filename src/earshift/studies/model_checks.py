@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from earshift.engine.persons import cloud
 from earshift.engine.persons.answers import AnswerModel
+from earshift.engine.persons.design import Design
 from earshift.engine.persons.people import Newcomer, Persons
-from earshift.engine.persons.posterior import Posterior, Sitting
+from earshift.engine.persons.posterior import Posterior
 from earshift.engine.rules import RULES
 from earshift.engine.tone import Tone
 from earshift.studies.case import Case, Ear, Row, seed_of
@@ -29,8 +30,8 @@ from earshift.studies.sittings import (
     Manner,
     begin_exam,
     begin_screen,
+    examined,
     played,
-    reference_of,
 )
 
 Array = NDArray[np.float64]
@@ -76,12 +77,13 @@ class ModelCase(Case):
     )  # fmt: skip
 
     def rows(self) -> list[Row]:
-        earlier = reference_of(self.ear, STANDARD, self.seed)
+        reference = examined(self.ear, STANDARD, self.seed)
         levels = np.array([level for _, level in self.ear.thresholds_db_hl])
         tones = MAX_TONES if self.truth == MODEL else CHECKED_TONES[-1]
         out: list[Row] = []
         for rule in RULE_NAMES:
-            source = begin_screen(earlier, RULES[rule], seed_of(self.seed, self.ear.name, "source"))
+            own_seed = seed_of(self.seed, self.ear.name, "source")
+            source = begin_screen(reference, RULES[rule], own_seed).state
             for side in (0, 1):
                 there = source.clouds[side]
                 assert there is not None
@@ -90,12 +92,12 @@ class ModelCase(Case):
                     persons = there.persons
                     person: Answerer
                     if self.truth == MODEL:
-                        person = ModelPerson(persons, draw, source.sitting.answers, seed)
+                        person = ModelPerson(persons, draw, source.design.answers, seed)
                     else:
                         delta = persons.after[draw, 0] - persons.before[draw, 0]
                         person = Answerer(levels + delta, STANDARD, seed)
-                    state = begin_screen(earlier, RULES[rule], seed)
-                    path = [s.log_bf() for s in played(state, person, tones)]
+                    screen = begin_screen(reference, RULES[rule], seed)
+                    path = [state.log_bf() for state in played(screen, person, tones)]
                     out.append((
                         self.truth, rule, self.ear.name, draw, bool(side),
                         *(float(path[n - 1]) for n in CHECKED_TONES),
@@ -115,16 +117,16 @@ BRUTE_CONDITIONS = ("unchanged", "flat 15 dB", "high 20 dB", "notch 20 dB", "6 k
 
 def exact_log_evidence(state: Posterior, draws: int, seed: int) -> tuple[Array, Array]:
     """Log P(answers so far | side) after each tone, and effective draws: both (tones, 2)."""
-    sitting, told = state.sitting, state.told
+    design, told = state.design, state.told
     rng = np.random.default_rng((seed, 31))
     total, squares, count = np.zeros((len(told), 2)), np.zeros((len(told), 2)), np.zeros(2)
     for _ in range(max(draws // BATCH, 1)):
-        persons = sitting.prior.draw(rng, BATCH, sitting.answers)
-        side = sitting.sides(persons)
+        persons = design.prior.draw(rng, BATCH, design.answers)
+        side = design.sides(persons)
         phis = cloud.phis(persons, told)
-        mass = sitting.answers.at_start(BATCH)
+        mass = design.answers.at_start(BATCH)
         for k, trial in enumerate(told):
-            mass = sitting.answers.told(mass, phis[k], persons.lapse, trial.heard)
+            mass = design.answers.told(mass, phis[k], persons.lapse, trial.heard)
             weights = mass.sum(axis=(0, 1))
             total[k] += np.bincount(side, weights, 2)
             squares[k] += np.bincount(side, weights**2, 2)
@@ -152,14 +154,14 @@ class BruteCase(Case):
             return []
         levels = np.array([level for _, level in self.ear.thresholds_db_hl]) + delta
         seed = seed_of(self.seed, self.ear.name, self.condition.name, self.rule, "brute")
-        earlier = reference_of(self.ear, self.condition.reference, self.seed)
-        begun = begin_screen(earlier, RULES[self.rule], seed)
+        reference = examined(self.ear, self.condition.reference, self.seed)
+        screen = begin_screen(reference, RULES[self.rule], seed)
         person = Answerer(levels, self.condition.manner, seed)
-        *_, last = played(begun, person, BRUTE_TONES, silent=False)
+        *_, last = played(screen, person, BRUTE_TONES, silent=False)
         logs, effective = exact_log_evidence(last, self.draws, seed)
         out: list[Row] = []
         for replicate in range(REPLICATES):
-            state = replace(begun.sitting, seed=seed_of(seed, replicate)).before_any()
+            state = Posterior.before_any(replace(last.design, seed=seed_of(seed, replicate)))
             for k, trial in enumerate(last.trials):
                 state = state.after(trial)
                 out.append((
@@ -185,11 +187,11 @@ class BruteExamCase(Case):
         levels = [level for _, level in self.ear.thresholds_db_hl]
         seed = seed_of(self.seed, self.ear.name, self.spread_db, "brute")
         person = Answerer(levels, Manner(spread_db=self.spread_db), seed)
-        large = Sitting(
+        large = Design(
             Newcomer(EXAM_HZ, rounds=16), frequencies_hz=EXAM_HZ, seed=seed + 1, persons=16_000
         )
         out: list[Row] = []
-        truth = large.before_any()
+        truth = Posterior.before_any(large)
         for state in played(begin_exam(seed), person, MAX_TONES, silent=False):
             truth = truth.after(state.trials[-1])
             if len(state.trials) in (15, 30):

@@ -40,7 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="earshift",
         version=__version__,
-        description="Has this ear's hearing shifted from its reference exam?",
+        description="Has this ear's hearing changed since its reference exam?",
         docs_url=None,  # the framework's own pages load scripts from elsewhere
         redoc_url=None,
         openapi_url="/api/openapi.json",

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from earshift.clinic.plan import CLINIC_RULE
 from earshift.clinic.session import Session
 from earshift.clinic.view import KnownProbabilities
+from earshift.engine.exam import Exam
 from earshift.engine.norms import population_norm
 from earshift.engine.refusal import Conflict
 from earshift.engine.screen import Screen
@@ -68,19 +69,28 @@ class Sessions:
             yield self._current(entry, exam_id, author)
 
     @contextmanager
-    def changing(self, exam_id: int, author: str) -> Iterator[Session]:
-        """The same for a request that changes it otherwise than by an answer."""
+    def changing(
+        self, exam_id: int, author: str, planned: Exam | Screen | None = None
+    ) -> Iterator[Session]:
+        """The same for a request that changes it otherwise than by an answer.
+
+        An exam that was just opened is `planned` already.
+        """
         entry = self._of(exam_id)
         with entry.lock:
-            session = self._current(entry, exam_id, author)
+            session = self._current(entry, exam_id, author, planned)
             entry.session = None  # what fails halfway is read anew
             yield session
             entry.session = session
 
-    def _current(self, entry: _Open, exam_id: int, author: str) -> Session:
+    def _current(
+        self, entry: _Open, exam_id: int, author: str, planned: Exam | Screen | None = None
+    ) -> Session:
         """The session as the store has it at this moment, by one look at the store."""
         if entry.session is None:
-            entry.session = Session(self._store, exam_id, author=author, practice=True)
+            entry.session = Session(
+                self._store, exam_id, author=author, practice=True, planned=planned
+            )
         else:
             entry.session.author = author
             entry.session.refresh()
@@ -109,9 +119,9 @@ class Sessions:
             self.settle(session)
             delivery = session.delivery
             if delivery.answered_by != answered_by:
-                raise Conflict(f"the {delivery.answered_by} answers this exam")
+                raise Conflict(f"this exam is answered by the {delivery.answered_by}")
             if played_db is not None and delivery.sound is not None:
-                raise Conflict("the device plays what is asked, no other level")
+                raise Conflict("the device plays only the level that was asked for")
             if session.record.state == "open" and session.trial_id == trial_id:
                 self._answer(session, heard, reaction_ms, played_db)
             yield session

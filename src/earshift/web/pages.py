@@ -17,6 +17,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
 
 from earshift import __version__
+from earshift.engine.rules import TITLES
 from earshift.web.identity import Admin, Examiner, Identity
 
 if TYPE_CHECKING:
@@ -61,8 +62,12 @@ class _Static(StaticFiles):
 
 @cache
 def texts(prefix: str = "") -> dict[str, str]:
-    """The English of the pages by key: what begins with the prefix, or all but the listener's."""
-    stored = json.loads((files("earshift.web") / "texts" / "en.json").read_text("utf-8"))
+    """The English of the pages by key: what begins with the prefix, or all but the listener's.
+
+    Rules have the titles that verdicts and reports give them.
+    """
+    stored = {f"rule.{name}": title for name, title in TITLES.items()}
+    stored |= json.loads((files("earshift.web") / "texts" / "en.json").read_text("utf-8"))
     of_listener = prefix == LISTENER_TEXTS
     return {
         key: text

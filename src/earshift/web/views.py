@@ -13,7 +13,7 @@ from earshift.clinic.view import ExamView, KnownProbabilities, TrialView, p_chan
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
-from earshift.engine.exam import ClinicalExam, Exam
+from earshift.engine.exam import Exam
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Threshold
 from earshift.store import Store
@@ -167,7 +167,7 @@ def exam(
     if record.kind == "screen" and record.state in ("done", "abandoned"):
         can.append("continue")
     listens, plays = session.delivery.answered_by == "listener", session.delivery.sound is not None
-    not_here = {"link": not listens, "answer": listens, "resume": plays}
+    not_here = {"link": not listens, "release": not listens, "answer": listens, "resume": plays}
     can = [action for action in can if not not_here.get(action, False)]
     return m.Exam(
         **summary(store, record).model_dump(),
@@ -189,10 +189,6 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
     """A view in the words of the API; `known` remembers the probabilities worked out before."""
     p_changed = p_changed_by_tone(procedure, known) if isinstance(procedure, Screen) else []
     verdict = view.verdict
-    attention = None if verdict is None else verdict.attention
-    p_not_listening = None if verdict is None else verdict.p_not_listening
-    if isinstance(procedure, ClinicalExam) and view.words:
-        attention, p_not_listening = procedure.attention, procedure.state.p_idle
     return m.Live(
         number=view.presented,
         kind=view.kind,
@@ -205,8 +201,8 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
         reason=None if verdict is None else verdict.reason or None,
         next_step=None if verdict is None else verdict.next_step or None,
         reliability=view.reliability,
-        attention=attention,
-        p_not_listening=p_not_listening,
+        attention=view.attention,
+        p_not_listening=view.p_not_listening,
         notes=list(view.notes),
         tones=view.tones,
         max_tones=view.max_tones,

@@ -7,10 +7,11 @@ import pytest
 
 from earshift.engine.persons import cloud, reference
 from earshift.engine.persons.answers import AnswerModel, forced_choice
+from earshift.engine.persons.design import Design
 from earshift.engine.persons.people import Newcomer, Returning
-from earshift.engine.persons.posterior import Sitting
-from earshift.engine.persons.questions import LimitMet, NotchThere, RuleMet
-from earshift.engine.rules import RULES, Criterion, Rule
+from earshift.engine.persons.posterior import Posterior
+from earshift.engine.persons.questions import NotchThere, RuleMet
+from earshift.engine.rules import RULES, Criterion, ThresholdRule
 from earshift.engine.tone import Tone, Trial
 
 SEVEN = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
@@ -21,7 +22,7 @@ PERSONS = 800
 def screen(rule="osha-sts", seed=3, **changes):
     earlier = reference.from_audiogram(THEN, SEVEN, reading_sd_db=2.0, seed=1)
     asked = (RuleMet(RULES[rule]),)
-    return Sitting(Returning(earlier), asked=asked, seed=seed, persons=PERSONS, **changes)
+    return Design(Returning(earlier), asked=asked, seed=seed, persons=PERSONS, **changes)
 
 
 def answers_of(levels, seed=0, spread=4.0):
@@ -35,9 +36,9 @@ def answers_of(levels, seed=0, spread=4.0):
     return answer
 
 
-def sat(sitting, answer, tones):
-    """A sitting's posterior after so many tones of its own choice."""
-    state = sitting.before_any()
+def sat(design, answer, tones):
+    """A test's posterior after so many tones of its own choice."""
+    state = Posterior.before_any(design)
     for _ in range(tones):
         tone = next_tone(state)
         state = state.after(Trial(tone, answer(tone)))
@@ -45,7 +46,7 @@ def sat(sitting, answer, tones):
 
 
 def next_tone(state):
-    s = state.sitting
+    s = state.design
     place, level = state.best()
     count = len(s.frequencies_hz)
     ear = None if s.prior.ears == 1 else ("right", "left")[place // count]
@@ -57,16 +58,16 @@ def unchanged():
     return sat(screen(), answers_of(THEN.values()), 8)
 
 
-def brute_force(sitting, told, draws=150_000):
+def brute_force(design, told, draws=150_000):
     """Log P(answers | side) by plain averages over the prior."""
     rng = np.random.default_rng(77)
     sums, counts = np.zeros(2), np.zeros(2)
     for _ in range(draws // 15_000):
-        persons = sitting.prior.draw(rng, 15_000, sitting.answers)
-        _, fit = sitting.answers.told_all(
+        persons = design.prior.draw(rng, 15_000, design.answers)
+        _, fit = design.answers.told_all(
             cloud.phis(persons, told), persons.lapse, [t.heard for t in told]
         )
-        side = sitting.sides(persons)
+        side = design.sides(persons)
         sums += np.bincount(side, np.exp(fit), 2)
         counts += np.bincount(side, minlength=2)
     return np.log(sums / counts)
@@ -75,30 +76,30 @@ def brute_force(sitting, told, draws=150_000):
 @pytest.mark.parametrize("rule", ["osha-sts", "niosh-15"])
 @pytest.mark.parametrize("shift", [0.0, 14.0])
 def test_evidence_agrees_with_brute_force(rule, shift):
-    sitting = screen(rule)
-    state = sat(sitting, answers_of([t + shift for t in THEN.values()]), 6)
-    np.testing.assert_allclose(state.log_evidence, brute_force(sitting, state.told), atol=0.35)
+    design = screen(rule)
+    state = sat(design, answers_of([t + shift for t in THEN.values()]), 6)
+    np.testing.assert_allclose(state.log_evidence, brute_force(design, state.told), atol=0.35)
 
 
 def test_rebuilt_forked_and_undone_ask_the_same_tone(unchanged):
-    sitting, trials = unchanged.sitting, unchanged.trials
-    again = replace(sitting)
-    rebuilt = again.assess(trials)
+    design, trials = unchanged.design, unchanged.trials
+    again = replace(design)
+    rebuilt = Posterior.assess(again, trials)
     assert next_tone(rebuilt) == next_tone(unchanged)
     assert rebuilt.log_bf() == unchanged.log_bf()
     fork = unchanged.after(Trial(Tone(8000.0, 90.0), False))
     assert next_tone(unchanged) == next_tone(rebuilt)
-    undone = sitting.assess(trials[:5], before=fork)
-    retold = sitting.assess(trials, before=undone)
+    undone = Posterior.assess(design, trials[:5], before=fork)
+    retold = Posterior.assess(design, trials, before=undone)
     assert next_tone(retold) == next_tone(unchanged)
-    assert sitting.assess(trials, before=unchanged) is unchanged
+    assert Posterior.assess(design, trials, before=unchanged) is unchanged
 
 
 def test_silence_does_not_depend_on_its_place(unchanged):
-    sitting, trials = unchanged.sitting, unchanged.trials
-    early = sitting.assess(trials[:3], [True, False], 1)
-    early = sitting.assess(trials, [True, False, False], 2, before=early)
-    late = sitting.assess(trials, [False, True, False], 2)
+    design, trials = unchanged.design, unchanged.trials
+    early = Posterior.assess(design, trials[:3], [True, False], 1)
+    early = Posterior.assess(design, trials, [True, False, False], 2, before=early)
+    late = Posterior.assess(design, trials, [False, True, False], 2)
     assert early.log_bf() == late.log_bf()
     assert early.p_idle == late.p_idle
     assert next_tone(early) == next_tone(late)
@@ -114,7 +115,7 @@ def test_silence_that_is_answered_raises_doubt(unchanged):
 
 def answered_without_listening(rule, answer):
     """Twenty tones, or fewer, with a silent trial in eight, answered whatever is played."""
-    state = screen(rule).before_any()
+    state = Posterior.before_any(screen(rule))
     for number in range(20):
         if state.done:
             break
@@ -146,9 +147,9 @@ def test_whoever_tosses_a_coin_is_seldom_decided(rule):
 
 
 def test_unchanged_needs_an_answered_tone_at_every_frequency_of_the_rule():
-    sitting = screen()
+    design = screen()
     answer = answers_of(THEN.values(), seed=4)
-    state = sitting.before_any()
+    state = Posterior.before_any(design)
     while not state.done:
         tone = next_tone(state)
         state = state.after(Trial(tone, answer(tone)))
@@ -159,7 +160,7 @@ def test_unchanged_needs_an_answered_tone_at_every_frequency_of_the_rule():
 
 def test_a_shift_past_the_rule_is_found():
     answer = answers_of([t + 20.0 for t in THEN.values()], seed=5)
-    state = screen().before_any()
+    state = Posterior.before_any(screen())
     while not state.done and len(state.trials) < 25:
         tone = next_tone(state)
         state = state.after(Trial(tone, answer(tone)))
@@ -170,17 +171,17 @@ def test_a_shift_past_the_rule_is_found():
 
 def test_an_open_case_says_what_would_help():
     poor = reference.from_audiogram(THEN, SEVEN, reading_sd_db=8.0, seed=1)
-    sitting = Sitting(Returning(poor), (RuleMet(RULES["osha-sts"]),), seed=3, persons=PERSONS)
+    design = Design(Returning(poor), (RuleMet(RULES["osha-sts"]),), seed=3, persons=PERSONS)
     answer = answers_of([t + 9.0 for t in THEN.values()], seed=5, spread=2.0)
-    state = sat(sitting, answer, 25)
+    state = sat(design, answer, 25)
     assert state.reason() == "evidence"
     assert state.next_step() == "better reference"
-    assert sitting.before_any().next_step() == "more tones"
+    assert Posterior.before_any(design).next_step() == "more tones"
 
 
 def test_prevalence_moves_the_probability_and_nothing_else(unchanged):
-    stopping = replace(unchanged.sitting.stopping, prevalence=0.5)
-    other = replace(unchanged.sitting, stopping=stopping).assess(unchanged.trials)
+    stopping = replace(unchanged.design.stopping, prevalence=0.5)
+    other = Posterior.assess(replace(unchanged.design, stopping=stopping), unchanged.trials)
     assert other.log_bf() == unchanged.log_bf()
     assert next_tone(other) == next_tone(unchanged)
     assert other.p_changed() > unchanged.p_changed()
@@ -189,11 +190,13 @@ def test_prevalence_moves_the_probability_and_nothing_else(unchanged):
 def test_two_rules_in_one_sitting_agree_with_each_alone():
     earlier = reference.from_audiogram(THEN, SEVEN, reading_sd_db=2.0, seed=1)
     asked = tuple(RuleMet(RULES[name]) for name in ("osha-sts", "niosh-15"))
-    both = Sitting(Returning(earlier), asked=asked, seed=3, persons=PERSONS)
+    both = Design(Returning(earlier), asked=asked, seed=3, persons=PERSONS)
     state = sat(both, answers_of([t + 12.0 for t in THEN.values()]), 6)
     for number, question in enumerate(asked):
-        alone = Sitting(Returning(earlier), asked=(question,), seed=3, persons=PERSONS)
-        assert state.log_bf(number) == pytest.approx(alone.assess(state.trials).log_bf(), abs=0.6)
+        alone = Design(Returning(earlier), asked=(question,), seed=3, persons=PERSONS)
+        assert state.log_bf(number) == pytest.approx(
+            Posterior.assess(alone, state.trials).log_bf(), abs=0.6
+        )
 
 
 def test_notch_and_limits_need_no_earlier_exam():
@@ -201,12 +204,12 @@ def test_notch_and_limits_need_no_earlier_exam():
     for asked, levels, expected in (
         (NotchThere(), (10, 10, 10, 25, 45, 30, 10), "changed"),
         (NotchThere(), (10, 10, 10, 10, 10, 10, 10), "unchanged"),
-        (LimitMet(Rule("40 dB at 2 kHz", (Criterion((2000.0,), 40.0),))),
+        (RuleMet(ThresholdRule("40 dB at 2 kHz", (Criterion((2000.0,), 40.0),))),
          (20, 25, 60, 60, 60, 60, 60), "changed"),
     ):  # fmt: skip
-        sitting = Sitting(hearing, asked=(asked,), seed=2, persons=PERSONS)
+        design = Design(hearing, asked=(asked,), seed=2, persons=PERSONS)
         answer = answers_of(levels, seed=6)
-        state = sitting.before_any()
+        state = Posterior.before_any(design)
         while not state.done and len(state.trials) < 40:
             tone = next_tone(state)
             state = state.after(Trial(tone, answer(tone)))
@@ -223,9 +226,9 @@ def test_improvement_is_a_rule_the_other_way():
 
 def test_exam_finds_thresholds_and_stops_by_itself():
     levels = np.array([15.0, 15.0, 20.0, 35.0, 50.0, 55.0, 50.0])
-    sitting = Sitting(Newcomer(SEVEN), seed=5, persons=PERSONS)
+    design = Design(Newcomer(SEVEN), seed=5, persons=PERSONS)
     answer = answers_of(levels, seed=9, spread=3.0)
-    state = sitting.before_any()
+    state = Posterior.before_any(design)
     while not state.done and len(state.trials) < 70:
         tone = next_tone(state)
         state = state.after(Trial(tone, answer(tone)))
@@ -236,10 +239,10 @@ def test_exam_finds_thresholds_and_stops_by_itself():
 
 
 def test_both_ears_in_one_sitting():
-    sitting = Sitting(Newcomer(SEVEN, ears=2), seed=1, persons=PERSONS)
+    design = Design(Newcomer(SEVEN, ears=2), seed=1, persons=PERSONS)
     left = answers_of((10, 10, 10, 15, 20, 20, 20), seed=2)
     right = answers_of((30, 30, 35, 40, 50, 50, 50), seed=3)
-    state = sat(sitting, lambda tone: (left if tone.ear == "left" else right)(tone), 40)
+    state = sat(design, lambda tone: (left if tone.ear == "left" else right)(tone), 40)
     found = [state.thresholds(SEVEN, ear)[1].mean() for ear in (1, 0)]
     assert found[0] == pytest.approx(15.0, abs=6.0)
     assert found[1] == pytest.approx(41.0, abs=6.0)
@@ -248,10 +251,10 @@ def test_both_ears_in_one_sitting():
 def test_screen_of_both_ears_tells_which_one_changed():
     one = reference.from_audiogram(THEN, SEVEN, reading_sd_db=2.0, seed=1)
     asked = tuple(RuleMet(RULES["osha-sts"], ear=ear) for ear in (0, 1))
-    sitting = Sitting(Returning(reference.joined(one, one)), asked=asked, seed=1, persons=PERSONS)
+    design = Design(Returning(reference.joined(one, one)), asked=asked, seed=1, persons=PERSONS)
     left = answers_of(THEN.values(), seed=2)
     right = answers_of([t + 25.0 for t in THEN.values()], seed=3)
-    state = sitting.before_any()
+    state = Posterior.before_any(design)
     while not state.done and len(state.trials) < 40:
         tone = next_tone(state)
         state = state.after(Trial(tone, (left if tone.ear == "left" else right)(tone)))
@@ -259,10 +262,10 @@ def test_screen_of_both_ears_tells_which_one_changed():
 
 
 def test_a_tone_off_the_nodes_counts_less():
-    sitting = Sitting(Newcomer(SEVEN), seed=1, persons=PERSONS)
-    on = sitting.assess([Trial(Tone(1000.0, 45.0), False)] * 4)
-    off = sitting.assess([Trial(Tone(800.0, 45.0), False)] * 4)
-    start = sitting.before_any().thresholds([1000.0])[1]
+    design = Design(Newcomer(SEVEN), seed=1, persons=PERSONS)
+    on = Posterior.assess(design, [Trial(Tone(1000.0, 45.0), False)] * 4)
+    off = Posterior.assess(design, [Trial(Tone(800.0, 45.0), False)] * 4)
+    start = Posterior.before_any(design).thresholds([1000.0])[1]
     assert on.thresholds([1000.0])[1] > off.thresholds([1000.0])[1] > start
 
 
@@ -272,10 +275,10 @@ def test_forced_choice_is_the_same_cloud_with_another_guess():
     phi, lapse = np.array([0.0, 0.5, 1.0]), np.zeros(3)
     told = model.told(mass, phi, lapse, True).sum(axis=(0, 1))
     np.testing.assert_allclose(told, 0.97 * (0.25 + 0.75 * phi) + 0.03 * 0.25)
-    sitting = Sitting(Newcomer(SEVEN), seed=5, persons=PERSONS, answers=model)
+    design = Design(Newcomer(SEVEN), seed=5, persons=PERSONS, answers=model)
     rng = np.random.default_rng(1)
     hears = answers_of((20.0,) * 7, seed=1)
-    state = sat(sitting, lambda tone: hears(tone) or bool(rng.random() < 0.25), 50)
+    state = sat(design, lambda tone: hears(tone) or bool(rng.random() < 0.25), 50)
     assert state.thresholds(SEVEN)[1].mean() == pytest.approx(20.0, abs=6.0)
 
 

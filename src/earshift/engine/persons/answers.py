@@ -2,7 +2,7 @@
 
 While attentive, P(heard) = guess + (1 - guess - lapse) Phi((level - threshold) / spread); while
 not, P(heard) = guess. Attention is a chain of two states, summed over exactly for every person. The
-rates of guesses and lapses belong to the sitting and are not known: guesses are summed over as
+rates of guesses and lapses belong to the test and are not known: guesses are summed over as
 well, lapses are drawn with the person.
 
 Somebody who does not listen at all answers at a rate that has nothing to do with the tones.
@@ -25,7 +25,7 @@ _RESCALE_EVERY = 16  # tones: products of more probabilities than this could lea
 
 @dataclass(frozen=True)
 class AnswerModel:
-    """The rates of a sitting and how attention comes and goes."""
+    """The rates of a test and how attention comes and goes."""
 
     guesses: tuple[float, ...] = (0.01, 0.04, 0.10)
     guess_weights: tuple[float, ...] = (0.7, 0.2, 0.1)

@@ -1,4 +1,4 @@
-"""How an ear's thresholds move between two sittings: T_new = T_old + delta, in dB.
+"""How an ear's thresholds move between two tests: T_new = T_old + delta, in dB.
 
 Every ear jitters from day to day: a smooth part over the frequencies and a rough part at each. A
 share of the ears has changed besides, by a shape times a size, with a smooth residual on top. The

@@ -1,4 +1,4 @@
-"""A cloud of weighted persons: what the answers of a sitting leave of them.
+"""A cloud of weighted persons: what the answers of a test leave of them.
 
 One cloud holds one *side* of a question ("the rule is met"), with its own evidence: P(answers |
 this side). Each answer multiplies every person's mass by the probability of that answer. When few

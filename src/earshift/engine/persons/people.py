@@ -1,7 +1,7 @@
-"""Persons before a sitting: where their thresholds come from, and how to step among them.
+"""Persons before a test: where their thresholds come from, and how to step among them.
 
 A `Newcomer` is known by the population alone. Somebody `Returning` was seen before: their earlier
-thresholds and spread come from the cloud of an earlier sitting (`reference`), and the change prior
+thresholds and spread come from the cloud of an earlier test (`reference`), and the change prior
 says how far they moved. Either draws persons and proposes Metropolis steps that leave its own
 distribution as it is; `cloud` weighs these by the answers.
 """
@@ -26,13 +26,13 @@ Flags = NDArray[np.bool_]
 class Persons:
     """So many persons (N) with E ears whose thresholds in dB are known at K nodes."""
 
-    before: Array  # (N, E, K): at the earlier sitting; of a newcomer the same array as `after`
+    before: Array  # (N, E, K): at the earlier test; of a newcomer the same array as `after`
     after: Array  # (N, E, K): now
     log_spread: Array  # (N, E)
     lapse: Array  # (N,)
     shape: Index  # (N, E): of the change, `change.UNCHANGED` for none
     size_db: Array  # (N, E): of the change
-    offset_db: Array  # (N,): by which the equipment of this sitting plays too soft
+    offset_db: Array  # (N,): by which the equipment of this test plays too soft
     log_prior: Array  # (N,): log density before any answer, as far as steps need it
 
     @property
@@ -80,7 +80,7 @@ Propose = Callable[[Persons], Step]
 
 
 class Prior(Protocol):
-    """Persons as they are before this sitting's answers."""
+    """Persons as they are before this test's answers."""
 
     @property
     def nodes_hz(self) -> tuple[float, ...]: ...
@@ -165,7 +165,7 @@ class Newcomer:
 
 @dataclass(frozen=True, eq=False)
 class Earlier:
-    """What an earlier sitting left: equally likely thresholds and spreads of this person."""
+    """What an earlier test left: equally likely thresholds and spreads of this person."""
 
     nodes_hz: tuple[float, ...]
     levels_db: Array  # (M, E, K)

@@ -40,21 +40,26 @@ class Asked(Protocol):
 
     def clearing(self, before: Array, nodes_hz: Sequence[float]) -> dict[float, float]: ...
 
+    def carried_by_hz(
+        self, before: Array, after: Array, nodes_hz: Sequence[float]
+    ) -> tuple[float, ...]:
+        """The frequencies in Hz that a yes rests on, in these persons."""
+        ...
+
+    @property
+    def as_played(self) -> "Asked | None":
+        """The same of what the equipment makes of it; None where a device cannot feign a yes."""
+        ...
+
 
 def _at(levels: Array, nodes_hz: Sequence[float], wanted_hz: Sequence[float]) -> Array:
     where = {f: k for k, f in enumerate(nodes_hz)}
     return np.asarray(levels[..., [where[f] for f in wanted_hz]])
 
 
-def judged_rule(rule: Rule, unusable_hz: Collection[float]) -> Rule:
-    """The rule with the criteria that need none of these frequencies."""
-    kept = [c for c in rule.criteria if not set(c.frequencies_hz) & set(unusable_hz)]
-    return replace(rule, criteria=tuple(kept))
-
-
 @dataclass(frozen=True)
 class RuleMet:
-    """Has hearing changed by the rule?
+    """Has hearing changed by the rule? Or are the thresholds of now at its limits?
 
     With `apparent`, has what the equipment makes of it: a device that plays too soft counts as a
     shift.
@@ -72,16 +77,27 @@ class RuleMet:
     @property
     def judged(self) -> Rule:
         """The rule with the criteria that can be judged."""
-        return judged_rule(self.rule, self.unusable_hz)
+        unusable = set(self.unusable_hz)
+        kept = [c for c in self.rule.criteria if not unusable & set(c.frequencies_hz)]
+        return replace(self.rule, criteria=tuple(kept))
 
     @property
     def needs_hz(self) -> tuple[float, ...]:
         return self.judged.frequencies_hz
 
+    @property
+    def as_played(self) -> "RuleMet | None":
+        return replace(self, apparent=True) if self.rule.needs_reference else None
+
+    def _asked_about(self, before: Array, after: Array) -> Array:
+        """The shifts that the rule speaks of, or else the thresholds: (persons, nodes), in dB."""
+        now = after[:, self.ear]
+        return now - before[:, self.ear] if self.rule.needs_reference else now
+
     def met(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Flags:
-        shift = after[:, self.ear] - before[:, self.ear]
         rule = self.judged
-        return np.asarray(rule.margin(_at(shift, nodes_hz, rule.frequencies_hz)) >= 0.0)
+        levels = _at(self._asked_about(before, after), nodes_hz, rule.frequencies_hz)
+        return np.asarray(rule.margin(levels) >= 0.0)
 
     def clearing(self, before: Array, nodes_hz: Sequence[float]) -> dict[float, float]:
         if self.rule.better:
@@ -91,40 +107,24 @@ class RuleMet:
             f: min(c.at_least_db for c in self.judged.criteria if f in c.frequencies_hz)
             for f in self.needs_hz
         }
+        if not self.rule.needs_reference:
+            return least
         return {f: float(_at(then, nodes_hz, [f])[0]) + db for f, db in least.items()}
 
-
-@dataclass(frozen=True)
-class LimitMet:
-    """Do the thresholds of now, whatever they were before, reach the limits of a rule?"""
-
-    rule: Rule
-    ear: int = 0
-    unusable_hz: Collection[float] = ()  # criteria that need them are left out
-    apparent: bool = False
-
-    @property
-    def name(self) -> str:
-        return self.rule.name
-
-    @property
-    def judged(self) -> Rule:
-        """The rule with the criteria that can be judged."""
-        return judged_rule(self.rule, self.unusable_hz)
-
-    @property
-    def needs_hz(self) -> tuple[float, ...]:
-        return self.judged.frequencies_hz
-
-    def met(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Flags:
-        levels = _at(after[:, self.ear], nodes_hz, self.needs_hz)
-        return np.asarray(self.judged.margin(levels) >= 0.0)
-
-    def clearing(self, before: Array, nodes_hz: Sequence[float]) -> dict[float, float]:
-        return {
-            f: min(c.at_least_db for c in self.judged.criteria if f in c.frequencies_hz)
-            for f in self.needs_hz
-        }
+    def carried_by_hz(
+        self, before: Array, after: Array, nodes_hz: Sequence[float]
+    ) -> tuple[float, ...]:
+        levels = self._asked_about(before, after)
+        if self.rule.better:
+            levels = -levels
+        likely: dict[float, float] = {}
+        for criterion in self.judged.criteria:
+            margin = criterion.margin(_at(levels, nodes_hz, criterion.frequencies_hz))
+            p = float((margin >= 0).mean())
+            for f in criterion.frequencies_hz:
+                likely[f] = max(likely.get(f, 0.0), p)
+        least = min(0.5, max(likely.values()))
+        return tuple(f for f in self.needs_hz if likely[f] >= least)
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,7 @@ class NotchThere:
     name: str = "notch"
     needs_hz: tuple[float, ...] = (2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
     apparent: bool = False
+    as_played: None = None
 
     def met(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Flags:
         now = after[:, self.ear]
@@ -143,3 +144,8 @@ class NotchThere:
 
     def clearing(self, before: Array, nodes_hz: Sequence[float]) -> dict[float, float]:
         return {}
+
+    def carried_by_hz(
+        self, before: Array, after: Array, nodes_hz: Sequence[float]
+    ) -> tuple[float, ...]:
+        return self.needs_hz

@@ -1,4 +1,4 @@
-"""What an earlier sitting says of a person: the cloud that a `Returning` person is drawn from.
+"""What an earlier test says of a person: the cloud that a `Returning` person is drawn from.
 
 From an exam's answers (the fold over them, so it depends on answers and seed alone), from an
 audiogram (readings with their noise; "no response" only says that the threshold is higher), or from

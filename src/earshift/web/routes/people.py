@@ -169,7 +169,7 @@ def correct_person(
     reason = changes.pop("reason")
     changes = clean_identity(changes, here.today)
     if not changes:
-        raise Refusal("nothing to correct was sent")
+        raise Refusal("there is nothing to correct")
     changed = here.store.correct_person(found.id, author=user.name, reason=reason, **changes)
     return views.person(here.store, changed)
 
@@ -255,7 +255,7 @@ def _import(content: bytes, kind: str, here: Clinic, author: str) -> m.Imported:
     if done.refused:
         rows = "; ".join(f"row {one.row}: {one.sentence}" for one in found.rejected[:ROWS_SHOWN])
         count = len(found.rejected)
-        raise Refusal(f"{count} rows cannot be taken, and nothing was stored: {rows}")
+        raise Refusal(f"{count} rows cannot be imported, so nothing was stored: {rows}")
     visits = {one.visit_id for one in (*done.added, *done.known)}
     owners = {here.store.visit(number).person_id for number in sorted(visits)[:PEOPLE_SHOWN]}
     return m.Imported(

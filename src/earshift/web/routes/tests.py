@@ -53,6 +53,6 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
     exams = [open_exam(here.store, visit, plan, author=user.name) for plan in plans]
     return m.Test(
         visit=here.store.handle("visits", visit.id),
-        exams=[opened(here, exam, user.name) for exam in exams],
+        exams=[opened(here, *both, user.name) for both in zip(exams, plans, strict=True)],
         warnings=list(delivery.remarks),
     )

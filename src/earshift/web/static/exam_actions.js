@@ -17,7 +17,7 @@ export function createActions(state) {
 
   function show() {
     const { exam } = state;
-    const offered = ORDER.filter((name) => exam.can.includes(name) && makesSense(name));
+    const offered = ORDER.filter((name) => exam.can.includes(name));
     const key = `${offered.join()} ${exam.released}`;
     if (place.dataset.offered === key) return;
     place.dataset.offered = key;
@@ -31,11 +31,6 @@ export function createActions(state) {
       el("a", { class: "button", href: `${report}.pdf`, download: "report.pdf" }, t("exam.pdf")),
       el("a", { class: "button", href: `${report}.html`, download: "report.html" }, t("exam.html")),
     );
-  }
-
-  /** @param {string} name */
-  function makesSense(name) {
-    return name !== "release" || state.exam.answered_by === "listener";
   }
 
   /** @param {string} name */

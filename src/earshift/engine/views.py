@@ -1,0 +1,218 @@
+"""What exams and screens show of themselves: rows, data frames, pictures, views for notebooks."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from earshift.engine import plots
+from earshift.engine.domain import Axis, Domain
+from earshift.engine.refusal import Refusal
+from earshift.engine.tables import Row, filled, frame, html
+from earshift.engine.thresholds import Location, PlaceThreshold, Threshold
+from earshift.engine.tone import Trial
+
+if TYPE_CHECKING:
+    import polars
+    from matplotlib.axes import Axes
+
+Array = NDArray[np.float64]
+
+TABLES = ("trials", "thresholds")
+OF_A_THRESHOLD: dict[str, type] = {
+    "level_db_hl": float,
+    "low_db_hl": float,
+    "high_db_hl": float,
+    "censored": str,
+    "cross_hearing": bool,
+}
+OF_A_PLACE: dict[str, type] = {"level": float, "low": float, "high": float, "censored": str}
+
+
+class Viewed(ABC):
+    """What an `Exam` and a `Screen` show; see there."""
+
+    domain: Domain
+    ears: str | None
+    max_tones: int
+
+    @property
+    @abstractmethod
+    def trials(self) -> tuple[Trial, ...]:
+        """All answered tones, with their answers, in order."""
+
+    @property
+    @abstractmethod
+    def _shown_ears(self) -> tuple[str | None, ...]:
+        """The ears that thresholds are shown of."""
+
+    @abstractmethod
+    def thresholds(
+        self, frequencies_hz: Sequence[Location] | None = None, *, ear: str | None = None
+    ) -> list[Threshold]:
+        """Thresholds with 95 % intervals."""
+
+    # Tables ---------------------------------------------------------------------------------
+
+    def rows(self, of: str = "trials") -> list[Row]:
+        """Results as plain rows, all with the same columns: `pandas.DataFrame(exam.rows())`.
+
+        Args:
+            of: "trials", one row for each answered tone in order (of a screen with `p_changed`,
+                the probability of change after it), or "thresholds", one row for each frequency
+                and ear with its 95 % interval.
+        """
+        columns = self._columns(of)
+        found = self._trial_rows() if of == "trials" else self._threshold_rows()
+        return [filled(row, columns) for row in found]
+
+    def to_frame(self, of: str = "trials") -> "polars.DataFrame":
+        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        return frame(self.rows(of), self._columns(of))
+
+    def _columns(self, of: str) -> dict[str, type]:
+        if of not in TABLES:
+            raise Refusal(f"rows are of {' or '.join(TABLES)}, got {of!r}")
+        tones = self.domain.of_tones
+        ear: dict[str, type] = {"ear": str} if tones else {}
+        if of == "trials":
+            axes = ("frequency_hz", "level_db_hl") if tones else tuple(reversed(self.domain.names))
+            own = {**dict.fromkeys(axes, float), "heard": bool, **self._further_columns()}
+            return {"trial": int, **ear, **own}
+        places = dict.fromkeys((axis.name for axis in self.domain.smooth), float)
+        return {**ear, **places, **(OF_A_THRESHOLD if tones else OF_A_PLACE)}
+
+    def _further_columns(self) -> dict[str, type]:
+        """What is known of a trial besides its answer."""
+        return {}
+
+    def _trial_rows(self) -> list[Row]:
+        return [{"trial": n, **trial.to_dict()} for n, trial in enumerate(self.trials, start=1)]
+
+    def _threshold_rows(self) -> list[Row]:
+        return [
+            {"ear": ear, **flat(threshold)}
+            for ear in self._shown_ears
+            for threshold in self.thresholds(ear=ear)
+        ]
+
+    # Pictures -------------------------------------------------------------------------------
+
+    def plot(
+        self,
+        ax: "Axes | None" = None,
+        *,
+        frequencies_hz: Sequence[Location] | None = None,
+        ear: str | None = None,
+    ) -> "Axes":
+        """Draw the thresholds with their 95 % intervals and the tones; gives the axes back.
+
+        An audiogram: dB HL downwards, one octave as long as 20 dB, a red O for the right ear and a
+        blue X for the left, heard tones filled, a number at tones that were asked several times. On
+        another axis the thresholds along it; on two, a heat map of them.
+
+        Args:
+            ax: matplotlib axes to draw on; by default new ones.
+            frequencies_hz: where thresholds are drawn, by default all of the domain.
+            ear: one of both ears; by default both.
+        """
+        ears = self._shown_ears if ear is None else (ear,)
+        axes = self.domain.smooth
+        if len(axes) > 2:
+            raise Refusal(
+                f"a picture shows one or two smooth axes, this domain has {len(axes)}",
+                advice="take rows('thresholds') and draw them as you like",
+            )
+        if len(axes) == 2:
+            return self._surface(plots.on(ax, 5.6, 4.4))
+        where = axes[0].values if frequencies_hz is None else frequencies_hz
+        lines = [line for one in ears for line in self._lines(where, one)]
+        answers = self._drawn_answers(ears)
+        if self.domain.of_tones:
+            scales = {"frequency": scale_of(axes[0]), "level": scale_of(self.domain.intensity)}
+            return plots.audiogram(plots.on(ax, 4.6, 6.4), lines, answers, **scales)
+        scales = {"place": scale_of(axes[0]), "level": scale_of(self.domain.intensity)}
+        return plots.thresholds(plots.on(ax, 5.6, 4.4), lines, answers, **scales)
+
+    def _lines(self, where: Sequence[Location], ear: str | None) -> list[plots.Line]:
+        """What is drawn of an ear besides its answers."""
+        label = f"{ear} ear (95 % band)" if ear else "threshold (95 % band)"
+        return [line_of(self.thresholds(where, ear=ear), label, ear)]
+
+    def _drawn_answers(self, ears: Sequence[str | None]) -> list[plots.Answer]:
+        """Answered tones of these ears, as they are drawn."""
+        place, level = self.domain.smooth[0].name, self.domain.intensity.name
+        return [
+            plots.Answer(
+                getattr(trial.tone, place),
+                getattr(trial.tone, level),
+                trial.heard,
+                None if self.ears is None else trial.tone.ear,
+            )
+            for trial in self.trials
+            if self.ears is None or trial.tone.ear in ears
+        ]
+
+    def _surface(self, ax: "Axes") -> "Axes":
+        across, up = self.domain.smooth
+        found = self.thresholds([(x, y) for x in across.values for y in up.values])
+        levels = np.array([flat(one)["level"] for one in found])
+        return plots.surface(
+            ax,
+            across.values,
+            up.values,
+            levels.reshape(len(across.values), len(up.values)),
+            across=scale_of(across),
+            up=scale_of(up),
+            label=scale_of(self.domain.intensity).label,
+        )
+
+    # In a notebook --------------------------------------------------------------------------
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self._facts()}>"
+
+    def _facts(self) -> str:
+        count = len(self.trials)
+        whose = "" if self.ears is None else "both ears, "
+        unit = "tone" if self.domain.of_tones else "trial"
+        return f"{whose}{count} {unit}{'s' if count != 1 else ''} of at most {self.max_tones}"
+
+    def _repr_html_(self) -> str:
+        rows = self.rows("thresholds") if self.trials else []
+        return html(f"{type(self).__name__}: {self._facts()}", (), rows)
+
+
+def flat(one: Threshold | PlaceThreshold) -> Row:
+    """A threshold as plain values, its place by the axes' names."""
+    row: dict[str, Any] = asdict(one)
+    return {**dict(row.pop("place", ())), **row}
+
+
+def scale_of(axis: Axis) -> plots.Scale:
+    """An axis of a domain as one of a picture."""
+    words = {"frequency_hz": "frequency", "level_db_hl": "level"}
+    label = f"{words.get(axis.name, axis.name.replace('_', ' '))} ({axis.unit})"
+    return plots.Scale(label, axis.values[0], axis.values[-1], axis.logarithmic)
+
+
+def line_of(
+    found: Sequence[Threshold | PlaceThreshold], label: str, ear: str | None, before: bool = False
+) -> plots.Line:
+    """Thresholds along one axis as a line of a picture."""
+    rows = [flat(one) for one in found]
+    unit = "_db_hl" if rows and "level_db_hl" in rows[0] else ""
+    where = next(iter(rows[0]), "") if rows else ""
+    return plots.Line(
+        label,
+        [row[where] for row in rows],
+        [row[f"level{unit}"] for row in rows],
+        [row[f"low{unit}"] for row in rows],
+        [row[f"high{unit}"] for row in rows],
+        ear,
+        before,
+        {k: row["censored"] for k, row in enumerate(rows) if row["censored"]},
+    )
