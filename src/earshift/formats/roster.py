@@ -97,7 +97,9 @@ def _places(file: Path, header: list[str], options: Options) -> dict[str, int]:
         )
     for theirs, ours in options.columns.items():
         if ours not in NAMES:
-            raise Refusal(f"{theirs!r} must be one of {', '.join(NAMES)}", got=ours)
+            raise Refusal(
+                f"{{column}} must be one of {', '.join(NAMES)}", column=shown(theirs), got=ours
+            )
     plain = [cell.casefold().replace(" ", "_").replace("-", "_") for cell in cells]
     places: dict[str, int] = {}
     for field, spellings in NAMES.items():

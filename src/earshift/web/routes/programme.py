@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from earshift.clinic import programme as clinic
 from earshift.days import year_before
-from earshift.web import models as m
+from earshift.web import day_models as d
 from earshift.web.here import Clinic, Here
 from earshift.web.identity import Examiner
 from earshift.web.routes.worklist import as_csv
@@ -16,7 +16,7 @@ from earshift.web.routes.worklist import as_csv
 router = APIRouter(prefix="/api")
 
 Day = Annotated[date | None, Query()]
-By = Annotated[m.ProgrammeBy, Query()]
+By = Annotated[d.ProgrammeBy, Query()]
 NUMBERS = (
     *("people", "due", "overdue", "tested", "audiograms"),
     *("confirmed", "not_confirmed", "waiting", "closed"),
@@ -31,11 +31,11 @@ def _found(here: Clinic, first: date | None, last: date | None, by: str) -> clin
 @router.get("/programme")
 def programme(
     here: Here, user: Examiner, first: Day = None, last: Day = None, by: By = "department"
-) -> m.Programme:
+) -> d.Programme:
     """Due, overdue, tested and shifts in a period, for everybody and each group."""
     here.viewed(user, "programme")
     found = _found(here, first, last, by)
-    return m.Programme(
+    return d.Programme(
         first=found.first,
         last=found.last,
         by=found.by,
@@ -44,8 +44,8 @@ def programme(
     )
 
 
-def _group(one: clinic.Group) -> m.ProgrammeGroup:
-    return m.ProgrammeGroup(**asdict(one), confirmed_share=one.confirmed_share)
+def _group(one: clinic.Group) -> d.ProgrammeGroup:
+    return d.ProgrammeGroup(**asdict(one), confirmed_share=one.confirmed_share)
 
 
 @router.get("/programme.csv", response_class=Response)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 from earshift.clinic import site
 from earshift.clinic import worklist as day
 from earshift.formats.files import guard
+from earshift.web import day_models as d
 from earshift.web import models as m
 from earshift.web import views
 from earshift.web.here import Clinic, Here
@@ -33,7 +34,7 @@ def worklist(
     overdue: bool = False,
     start: Annotated[int, Query(ge=0, le=1_000_000)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
-) -> m.Worklist:
+) -> d.Worklist:
     """Who has to be tested, why and by when, the most urgent first: a page of the whole list."""
     here.viewed(user, "worklist")
     found = day.worklist(
@@ -47,7 +48,7 @@ def worklist(
         limit=limit,
     )
     devices = day.devices_to_see_to(here.store, here.today)
-    return m.Worklist(
+    return d.Worklist(
         today=found.today,
         items=_items(here, found.items),
         devices=[views.device(here.store, one.device, here.today) for one in devices],
@@ -59,14 +60,14 @@ def worklist(
     )
 
 
-def _items(here: Clinic, items: tuple[day.WorkItem, ...]) -> list[m.WorkItem]:
+def _items(here: Clinic, items: tuple[day.WorkItem, ...]) -> list[d.WorkItem]:
     store = here.store
     people = store.people_of({item.person_id for item in items})
     shown = dict(zip(people, views.people(store, people.values()), strict=True))
     numbers = sorted({item.exam_id for item in items if item.exam_id is not None})
     exams = dict(zip(numbers, views.summaries(store, map(store.exam, numbers)), strict=True))
     return [
-        m.WorkItem(
+        d.WorkItem(
             person=shown[item.person_id],
             why=item.why,
             words=item.words,
@@ -116,39 +117,39 @@ def as_csv(name: str, columns: tuple[str, ...], rows: list[list[Any]]) -> Respon
 
 
 @router.post("/exams/{exam}/close")
-def close_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Admin) -> m.ClosingShown:
+def close_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Admin) -> d.ClosingShown:
     """Close a verdict: a reviewer's word that nothing more has to be done about it."""
     said = day.close_verdict(
         here.store, here.row("exams", exam), author=user.name, reason=why.reason
     )
-    return m.ClosingShown.model_validate(said)
+    return d.ClosingShown.model_validate(said)
 
 
 @router.post("/exams/{exam}/reopen")
-def reopen_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Admin) -> m.ClosingShown:
+def reopen_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Admin) -> d.ClosingShown:
     """Take a closing back: the verdict calls again for what it called for before."""
     said = day.reopen_verdict(
         here.store, here.row("exams", exam), author=user.name, reason=why.reason
     )
-    return m.ClosingShown.model_validate(said)
+    return d.ClosingShown.model_validate(said)
 
 
 @router.get("/settings")
-def settings(here: Here, user: Examiner) -> list[m.SiteSetting]:
+def settings(here: Here, user: Examiner) -> list[d.SiteSetting]:
     """Intervals and windows as they count now, each with its source."""
     return [_setting(one) for one in site.site_settings(here.store).values()]
 
 
 @router.post("/settings/{name}")
-def change_setting(name: m.Id, new: m.NewSetting, here: Here, user: Admin) -> m.SiteSetting:
+def change_setting(name: m.Id, new: d.NewSetting, here: Here, user: Admin) -> d.SiteSetting:
     """Settle something anew, with a reason."""
     return _setting(
         site.change_setting(here.store, name, new.value, author=user.name, reason=new.reason)
     )
 
 
-def _setting(one: site.Settled) -> m.SiteSetting:
-    return m.SiteSetting(
+def _setting(one: site.Settled) -> d.SiteSetting:
+    return d.SiteSetting(
         name=one.setting.name,
         text=one.setting.text,
         unit=one.setting.unit,

@@ -40,6 +40,7 @@ export function workTable(items, { caption, close = null }) {
   /** @param {WorkItem} item */
   const row = (item) => {
     const ears = item.ears.length > 1 ? t("work.both_ears") : word("ear", item.ears[0]);
+    /** @type {HTMLElement[]} */
     const act = [nextStep(item)];
     if (close && item.exam && CLOSABLE.includes(item.why)) {
       act.push(el("button", { type: "button", click: () => close(item) }, t("work.close")));
