@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: docs demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules picture screenshots constraints clean help
+.PHONY: docs demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -25,9 +25,11 @@ screenshots: $(STAMP) ## pictures of the web app's pages, from the app itself
 demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 	$(BIN)/earshift demo
 
-test: $(STAMP) ## lint, types and all tests
+# One worker more than cores: tests that listen in real time, or start a server, wait more than they
+# compute.
+test: $(STAMP) ## lint, types and all tests: about eight minutes on two cores
 	$(MAKE) --no-print-directory check fhir-check
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 
 FAST := not browser and not server and not kills and not cluster and not slow
 test-fast: $(STAMP) ## lint, types and the tests that need no other program: about two minutes
@@ -139,24 +141,29 @@ results-rules: $(STAMP) ## run the studies of clinical verdicts and write their 
 	$(BIN)/earshift study both --ears $(EARS) --people 60 --screened 60 --out results/both --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
 
+# First exams by AEPsych on the same listeners; after `make bench-peers`, which builds its environment.
+results-peers: $(STAMP)
+	$(BIN)/python benchmarks/peer_exams.py $(EARS) results/rules --peers .venv-peers/bin/python --count 8
+
 results-paper: $(STAMP) ## the paper's part of the results alone: under half an hour on 2 cores
 	@test -r $(EARS) || { echo "make results-paper needs the real ears: $(EARS) (set DATA=FOLDER)"; exit 1; }
 	$(MAKE) --no-print-directory paper-studies
 	$(BIN)/python studies/collect_results.py results docs
 
+JOBS ?= 2
 .PHONY: paper-studies
 paper-studies: $(STAMP)
-	$(BIN)/earshift study paper --baseline-reps 5 --panel-reps 20 --out results/best --json > /dev/null
+	$(BIN)/earshift study paper --baseline-reps 5 --panel-reps 20 --out results/best --jobs $(JOBS) --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 40 --out results/tuning --jobs $(JOBS) --json > /dev/null
+	$(BIN)/earshift study ears --ears $(EARS) --half held-back --protocols best,best-0.1,paper,paper-vague,literal --reps 40 --out results/ears --jobs $(JOBS) --json > /dev/null
 	for name in best-0.1 paper paper-vague literal; do \
-		$(BIN)/earshift study paper --protocol $$name --baseline-reps 0 --panel-reps 5 --out results/$$name --json > /dev/null || exit 1; \
+		$(BIN)/earshift study paper --protocol $$name --baseline-reps 0 --panel-reps 5 --out results/$$name --jobs $(JOBS) --json > /dev/null || exit 1; \
 	done
-	$(BIN)/earshift study floor --reps 4 --out results/floor --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half tuning --protocols candidates --reps 30 --out results/tuning --json > /dev/null
-	$(BIN)/earshift study ears --ears $(EARS) --half held-back --protocols best,best-0.1,paper,paper-vague,literal --reps 40 --out results/ears --json > /dev/null
-	$(BIN)/earshift study options --reps 3 --out results/options --json > /dev/null
-	$(BIN)/earshift study sensitivity --reps 4 --out results/sensitivity --json > /dev/null
+	$(BIN)/earshift study sensitivity --reps 4 --out results/sensitivity --jobs $(JOBS) --json > /dev/null
 	mkdir -p results/ep
 	$(BIN)/python studies/ep_lapses.py $(EARS) > results/ep/results.md
+	$(BIN)/earshift study floor --reps 4 --out results/floor --jobs $(JOBS) --json > /dev/null
+	$(BIN)/earshift study options --reps 2 --out results/options --jobs $(JOBS) --json > /dev/null
 
 constraints: ## pin the versions of everything, without addresses
 	$(BIN)/python -m pip install --quiet uv

@@ -21,6 +21,7 @@ from typing import Any
 for limit in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[limit] = "1"
 
+import clinical
 import numpy as np
 
 import earshift as es
@@ -33,7 +34,6 @@ HERE = Path(__file__).resolve().parent
 PEAK_KB = "[l for l in open('/proc/self/status') if 'VmHWM' in l][0].split()[1]"
 GROWTH_TONES = (10, 20, 30, 50, 75, 100, 150, 200)
 SCREEN_TONES = 15
-RULE_TONES = 30
 
 
 def first_exam(tones: int) -> es.Exam:
@@ -64,32 +64,6 @@ def screen_step(screen: es.Screen, tones: int, repeats: int = 21) -> float:
     data = screen.to_dict()
     last = es.Trial.from_dict(data["trials"].pop())
     return step_seconds(lambda: es.Screen.from_dict(data), last, repeats)
-
-
-def both_ears(procedure: Any, tones: int) -> Any:
-    """A procedure of both ears, so many tones far."""
-    ears = {ear: es.Listener.of_class("mild", seed=k) for k, ear in enumerate(("right", "left"))}
-    return run(procedure, ears, tones)
-
-
-def both_ears_rows(fifty: es.Exam, rules: dict[str, float]) -> list[str]:
-    """Both ears beside one, at the same number of tones."""
-    clinical = both_ears(es.Exam.clinical(ears="both", seed=1), 50)
-    one = run(es.Exam.clinical(seed=1), es.Listener.of_class("mild", seed=5))
-    rows = [("an exam of both ears at 50 tones", exam_step(clinical), exam_step(one))]
-    for rule, seconds in rules.items():
-        screen = es.Screen(
-            {"right": fifty, "left": fifty}, ears="both", rule=rule, domain="audiometer", seed=2
-        )
-        data = both_ears(screen, RULE_TONES).to_dict()
-        last = es.Trial.from_dict(data["trials"].pop())
-        step = step_seconds(lambda data=data: es.Screen.from_dict(data), last, 21)
-        rows.append((f"a screen of both ears by {rule} at {RULE_TONES} tones", step, seconds))
-    return [
-        f"| next tone of {what} | {both * 1e3:.1f} ms | the same of one ear {one * 1e3:.1f} ms "
-        f"| {both / one:.1f} | at most 3 |"
-        for what, both, one in rows
-    ]
 
 
 def dense_problem(exam: es.Exam) -> tuple[Any, Any, Any]:
@@ -214,10 +188,6 @@ def main() -> None:
     fifty = first_exam(50)
     exam_s, ep_s = exam_step(fifty), ep_seconds(fifty)
     screen_s = screen_step(es.Screen(fifty, "paper", seed=2), SCREEN_TONES)
-    by_rule = {
-        rule: screen_step(es.Screen(fifty, rule=rule, domain="audiometer", seed=2), RULE_TONES)
-        for rule in ("osha-sts", "niosh-15")
-    }
     lines = [
         f"Machine: {platform.machine()}, {os.cpu_count()} cores, Python "
         f"{platform.python_version()}; one thread, medians, refits included.",
@@ -249,13 +219,6 @@ def main() -> None:
             f"| {screen_s * 1e3:.1f} ms | | | |",
             f"| EP at n = 50, dense | {ep_s * 1e3:.2f} ms | | | |",
         ]
-    lines += [
-        f"| next tone of a screen by {rule} at {RULE_TONES} tones | {seconds * 1e3:.1f} ms "
-        f"| the paper's screen at {SCREEN_TONES} tones {screen_s * 1e3:.1f} ms "
-        f"| {seconds / screen_s:.1f} | at most 2 |"
-        for rule, seconds in by_rule.items()
-    ]
-    lines += both_ears_rows(fifty, by_rule)
     csv_s, csv_mb = niosh_seconds_and_mb()
     growth = [(n, exam_step(first_exam(n), repeats=7)) for n in GROWTH_TONES]
     slope = np.polyfit(np.log([n for n, _ in growth[3:]]), np.log([t for _, t in growth[3:]]), 1)[0]
@@ -275,6 +238,7 @@ def main() -> None:
         "",
         f"From 50 tones on it grows as n^{slope:.1f}: the latent vector has one entry per "
         "frequency of the domain, so more tones add sites, not dimensions.",
+        *clinical.page(peers["aepsych"]["ask"]["cpu_seconds_median"] if options.peers else None),
     ]
     page = "\n".join(lines)
     print(page)

@@ -58,6 +58,8 @@ declare global {
   type Retspl = Whole<Schemas["RetsplShown"]>;
   type Worklist = Whole<Schemas["Worklist"]>;
   type WorkItem = Whole<Schemas["WorkItem"]>;
+  type SiteSetting = Whole<Schemas["SiteSetting"]>;
+  type ProgrammeGroup = Whole<Schemas["ProgrammeGroup"]>;
   type User = Whole<Schemas["KnownUser"]>;
   type Exam = Whole<Schemas["Exam"]>;
   type Play = Whole<Schemas["Play"]>;

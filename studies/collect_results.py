@@ -153,7 +153,7 @@ def rules_table(rules: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-PLAIN_PICTURES = ("best", "rules", "notch")
+PLAIN_PICTURES = ("best", "rules", "notch", "tuning")
 READINGS = ("paper-vague", "literal", "paper", "best-0.1")
 
 

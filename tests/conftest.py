@@ -1,9 +1,19 @@
 """Shared by all tests: Hypothesis draws the same examples every time, and two exams to refer to."""
 
+import os
+
+# Several workers share the cores: a second thread for matrices this small would only be in the way.
+# Set before numpy loads; programs that tests start inherit it.
+os.environ["OPENBLAS_NUM_THREADS"] = os.environ.get("OPENBLAS_NUM_THREADS", "1")
+
+from collections.abc import Iterator
+
 import pytest
+from argon2 import PasswordHasher
 from hypothesis import settings
 
 import earshift as es
+from earshift.store.accounts import users
 from support.browser import browser, page, playwright
 from support.databases import database, postgresql_server, store
 from support.helpers import MILD, run_exam
@@ -52,15 +62,28 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     """Compile the kernels once, before the workers start: each would compile them for itself."""
     several = bool(getattr(session.config.option, "numprocesses", None))
     if several and not hasattr(session.config, "workerinput"):
-        screen = es.Screen(es.population_norm(), protocol="paper", domain="audiometer")
-        screen.tell(screen.ask(), True)
-        screen.ask()
+        for protocol in ("paper", "best"):
+            screen = es.Screen(es.population_norm(), protocol=protocol, domain="audiometer")
+            screen.tell(screen.ask(), True)
+            screen.ask()
         exam = es.Exam(ears="both", domain="audiometer", halton_tones=0)
         exam.ask()
 
 
 settings.register_profile("fixed", derandomize=True, deadline=None, max_examples=40)
 settings.load_profile("fixed")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def full_argon2() -> Iterator[PasswordHasher]:
+    """The hasher of passwords as users have it; all tests hash with the least work instead.
+
+    It is the real argon2 all the same, and almost every test of the web app needs it.
+    """
+    cheap, full = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1), users._argon2()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(users, "_argon2", lambda: cheap)
+        yield full
 
 
 @pytest.fixture(scope="session")

@@ -47,6 +47,7 @@ def test_the_surface_over_frequency_and_duration_is_found(tmp_path: Path) -> Non
     assert (tmp_path / "duration.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "words"),
     [("contrast_sensitivity", "an eye that lost 15 dB"), ("tone_duration", "RMS error")],

@@ -185,7 +185,7 @@ def test_a_status_follows_from_class_and_code(refusal: Refusal, status: int) -> 
 def test_each_skin_gives_its_own_advice() -> None:
     refusal = Conflict("{exam} of the left ear is not finished", code="unfinished-exam", exam=4)
     assert "`earshift resume 4`" in advised(refusal)
-    assert detail_of(refusal).startswith("the exam of the left ear is not finished: go on")
+    assert detail_of(refusal).startswith("the exam of the left ear is not finished: continue it")
     assert "earshift" not in detail_of(refusal)
     calibration = Conflict("The device was not checked today.", code="calibration", device=1)
-    assert "today. Put that right" in advised(calibration)
+    assert "today. Fix this first" in advised(calibration)

@@ -3,7 +3,7 @@
 All stored times are UTC. A day is that of a time zone, by its IANA name: a visit's own, as a rule.
 """
 
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 from earshift.engine.refusal import Refusal
@@ -38,6 +38,15 @@ def today(zone: str | None = None) -> date:
 def noon(day: date, zone: str) -> datetime:
     """The moment that stands for a day of which nobody knows the hour."""
     return datetime.combine(day, time(12), zone_info(zone))
+
+
+def year_before(day: date) -> date:
+    """The first day of the year that ends with this one."""
+    try:
+        before = day.replace(year=day.year - 1)
+    except ValueError:  # 29 February
+        before = day.replace(year=day.year - 1, day=28)
+    return before + timedelta(days=1)
 
 
 def age_on(born: date, day: date) -> int:

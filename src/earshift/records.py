@@ -34,6 +34,14 @@ class Person:
     """When the person was first stored, UTC."""
     erased_at: datetime | None = None
     """When the identity was erased, UTC; None while it is known."""
+    department: str | None = None
+    job: str | None = None
+    hired_on: date | None = None
+    """First day at work; exposure to noise counts from here."""
+    left_on: date | None = None
+    """Last day at work; None for who is still there."""
+    merged_into: int | None = None
+    """Id of the record that this person goes by: this one is another record of the same person."""
 
 
 @dataclass(frozen=True)
@@ -265,6 +273,133 @@ class Baseline:
 
 
 @dataclass(frozen=True)
+class Closing:
+    """A reviewer's word on a verdict: nothing more has to be done, or it has after all."""
+
+    id: int
+    exam_id: int
+    closed: bool
+    at: datetime
+    """UTC"""
+    author: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two records of one person made one, or two people again where `into_id` is None."""
+
+    id: int
+    person_id: int
+    """The record that is no longer used by itself."""
+    into_id: int | None
+    """The record that has its visits as well."""
+    at: datetime
+    """UTC"""
+    author: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SiteSetting:
+    """A setting as somebody chose it."""
+
+    id: int
+    name: str
+    value: Any
+    at: datetime
+    """UTC"""
+    author: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class StoredTest:
+    """A real exam, screen or audiogram with all that the worklist goes by."""
+
+    id: int
+    ear: str
+    kind: str
+    """One of EXAM_KINDS."""
+    state: str
+    day: date | None
+    """The local day on which the ear was measured; None for an audiogram without a date."""
+    entered: tuple[datetime, int]
+    """When it was measured or entered, and its id: puts tests in order."""
+    design: dict[str, Any]
+    shown: dict[str, Any] | None
+    """The newest result as it was shown."""
+    reference_exam_id: int | None
+    closed: bool
+    """Whether a reviewer has closed its verdict."""
+
+
+@dataclass(frozen=True)
+class HistoryOfTests:
+    """Somebody's tests in the order they were measured, and the baselines that were chosen."""
+
+    person: Person
+    tests: tuple[StoredTest, ...]
+    baselines: dict[str, int]
+    """Ear to exam; an ear without one goes by its oldest."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """Something that an exam calls for. Days are those of `date.toordinal`."""
+
+    why: str
+    ears: str
+    day: int
+    """Of the exam."""
+    exam_id: int
+
+
+@dataclass(frozen=True)
+class DoneTest:
+    """A finished test of one ear."""
+
+    exam_id: int
+    ear: str
+    day: int
+    complete: bool
+    """Whether it has thresholds in dB HL at all six frequencies."""
+    shift: str
+    """waiting, confirmed or not confirmed where a shift was found; else empty."""
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What somebody's tests come to. A day of None says that an ear was never tested so."""
+
+    full_day: int | None
+    """The older one of both ears' newest full audiograms."""
+    full_ears: str
+    """Whose that is, or the ears that have none."""
+    any_day: int | None
+    """The same for tests of any kind."""
+    any_ears: str
+    tasks: tuple[Task, ...] = ()
+    tested: tuple[DoneTest, ...] = ()
+
+
+@dataclass(frozen=True)
+class WorkRow:
+    """A line of the worklist as it is stored, before anybody's windows are added."""
+
+    person_id: int
+    why: str
+    ears: str
+    day: int
+    """When the window began: the day of an exam or the last test, or the first day at work."""
+    exam_id: int | None
+    code: str | None
+    name: str | None
+    department: str | None
+    job: str | None
+
+
+@dataclass(frozen=True)
 class ResultRecord:
     """What was shown at the end of an exam, word for word; never recomputed.
 
@@ -367,3 +502,5 @@ class ImportedAudiogram:
     name: str | None = None
     birth_date: date | None = None
     sex: str | None = None
+    row: int = field(default=0, compare=False)
+    """Of the file that it came from; 0 if it came from none."""

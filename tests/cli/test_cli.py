@@ -403,6 +403,26 @@ def test_a_study_of_no_classes_is_refused(tmp_path: Path) -> None:
     assert "class" in refused("study", "paper", "--out", tmp_path / "out", "--classes", ",")
 
 
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("rules", {"--full": 0, "--frontier": 60}), ("both", {"--sensitivity": 40}), ("both", {})],
+)
+def test_options_that_lost_their_meaning_are_taken_and_warn(
+    name: str, options: dict[str, int], tmp_path: Path
+) -> None:
+    """Also where the number given is the default."""
+    given = [part for option in options.items() for part in option]
+    files = ["--ears", tmp_path / "none.csv", "--out", tmp_path / "out"]
+    done = run("study", name, *files, *given)
+    *warnings, last = done.stderr.splitlines()
+    assert [line.split(": ")[:3] for line in warnings] == [
+        ["earshift", option, "No longer does anything"] for option in options
+    ]
+    assert done.stdout == ""
+    assert done.exit_code == 2
+    assert "none.csv" in last
+
+
 @pytest.mark.parametrize(("protocols", "says"), [(",", "protocol"), ("best,best", "twice")])
 def test_a_study_of_ears_takes_each_protocol_once(
     protocols: str, says: str, tmp_path: Path

@@ -25,6 +25,7 @@ from earshift.clinic.session import Session
 from earshift.engine.rules import RULES
 from earshift.records import ImportedAudiogram, Person
 from earshift.store import Store
+from support.databases import prepare
 from support.helpers import HZ, MILD, NORMAL
 
 OSHA = RULES["osha-sts"]
@@ -38,6 +39,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def store(path: Path) -> Iterator[Store]:
+    prepare(path)
     with Store(path) as opened:
         yield opened
 
@@ -165,6 +167,7 @@ def test_audiograms_are_judged_by_rule_against_the_oldest(store: Store, person: 
     assert (history.proposal.reason, history.proposal.exam_id) == (PERSISTENT, newest)
 
 
+@pytest.mark.slow
 def test_full_exams_and_screens_have_a_probability(store: Store, person: Person) -> None:
     first = full_exam(store, person, NORMAL)
     same = full_exam(store, person, NORMAL)
@@ -186,6 +189,7 @@ def test_full_exams_and_screens_have_a_probability(store: Store, person: Person)
     assert rows[screen].against == first
 
 
+@pytest.mark.slow
 def test_a_revision_changes_what_comes_and_nothing_that_was(store: Store, person: Person) -> None:
     first = full_exam(store, person, NORMAL)
     worse = full_exam(store, person, WORSE)
@@ -220,7 +224,11 @@ def test_ears_and_people_are_never_mixed(store: Store, person: Person) -> None:
     others = imported(store, MILD, 2024, code="B2")
     assert [o.note for o in ear_history(store, person.id, "right").occasions] == ["the baseline"]
     assert [o.note for o in ear_history(store, person.id, "left").occasions] == ["the baseline"]
-    for exam_id, words in ((others, "another person's"), (2, "never mixed"), (99, "no exam 99")):
+    for exam_id, words in (
+        (others, "belongs to another person"),
+        (2, "never mixed"),
+        (99, "no exam 99"),
+    ):
         with pytest.raises(ValueError, match=words):
             revise_baseline(store, person.id, "right", exam_id, author="dr", reason="x")
     assert store.baselines(person.id) == []
@@ -229,7 +237,7 @@ def test_ears_and_people_are_never_mixed(store: Store, person: Person) -> None:
 def test_a_revision_needs_a_reason_and_a_full_exam(store: Store, person: Person) -> None:
     imported(store, NORMAL, 2020)
     screen = screened(store, person, NORMAL)
-    with pytest.raises(ValueError, match="a screen is no full exam"):
+    with pytest.raises(ValueError, match="a screen is not a full exam"):
         revise_baseline(store, person.id, "right", screen, author="dr", reason="x")
     for nothing in ("", "  ", None):
         with pytest.raises(ValueError, match="reason"):

@@ -100,10 +100,11 @@ def test_an_exam_asks_what_the_engine_asks_with_silence_between(store: Store, vi
     assert session.procedure.thresholds() == plain.thresholds()
 
 
+@pytest.mark.slow
 def test_a_session_loaded_anew_at_every_step_asks_the_same(store: Store, visit: Visit) -> None:
     imported(store, "right")
-    unbroken = begin_screen(store, visit)
-    broken = begin_screen(store, visit)
+    unbroken = begin_screen(store, visit, max_tones=12)
+    broken = begin_screen(store, visit, max_tones=12)
     number = 0
     while not unbroken.done:
         broken = Session(store, broken.record.id, **MH)
@@ -112,7 +113,7 @@ def test_a_session_loaded_anew_at_every_step_asks_the_same(store: Store, visit: 
         unbroken.answer(heard)
         broken.answer(heard)
         number += 1
-    assert number >= 2
+    assert number > 12  # with silence between
     assert Session(store, broken.record.id, **MH).done
     assert broken.view().to_result() == unbroken.view().to_result()
 
@@ -227,7 +228,7 @@ def test_undo_keeps_the_row_and_asks_the_same_again(store: Store, visit: Visit) 
         assert again == Session(store, session.record.id, **MH).presentation()
     assert len(store.trials(session.record.id)) == 10
     assert session.presentation().number == 11
-    with pytest.raises(ValueError, match="no answer to take back"):
+    with pytest.raises(ValueError, match="no answer to undo"):
         session.undo()
 
 
@@ -453,9 +454,9 @@ def test_what_cannot_be_a_reference(store: Store, person: Person, visit: Visit) 
     screen = begin_screen(store, visit)
     begun = begin_exam(store, visit)
     for exam_id, words in (
-        (others, "another person's"),
+        (others, "belongs to another person"),
         (left, "of the left ear"),
-        (screen.record.id, "a screen is no full exam"),
+        (screen.record.id, "a screen is not a full exam"),
         (begun.record.id, "it is open and not a full exam"),
         (999, "there is no exam 999"),
     ):

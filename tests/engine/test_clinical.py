@@ -263,6 +263,7 @@ def test_a_device_that_may_be_off_explains_a_shift_of_all() -> None:
 # Exams -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_clinical_exam_is_an_exam_that_stops_by_itself() -> None:
     steady = es.Listener(MILD, seed=3, spread_db=2.0)
     exam = answered(es.Exam.clinical(seed=5, max_tones=80), steady)
@@ -348,12 +349,12 @@ def test_a_screen_begun_with_0_1_0_is_finished_and_says_so(first: es.Exam) -> No
     old = es.Screen.from_dict(data)
     assert old.trials == screen.trials
     assert old.settings == es.RuleSettings(prevalence=0.2, device_offset_sd_db=2.0, max_tones=25)
-    assert "begun with version 0.1.0" in str(old.verdict())
-    assert "begun with version 0.1.0" in str(through_json(answered(old, moved(25.0))).verdict())
+    assert "started with version 0.1.0" in str(old.verdict())
+    assert "started with version 0.1.0" in str(through_json(answered(old, moved(25.0))).verdict())
     notch = es.Screen(hypotheses="notch").to_dict()
     del notch["design"]["engine"]
     notch["design"]["settings"] = {"population": "any", "prevalence": 0.3, "notch_at": 0.9}
-    assert "begun with version 0.1.0" in str(es.Screen.from_dict(notch).verdict())
+    assert "started with version 0.1.0" in str(es.Screen.from_dict(notch).verdict())
 
 
 def test_a_full_exam_of_0_1_0_keeps_its_fields() -> None:

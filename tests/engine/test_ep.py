@@ -242,6 +242,7 @@ def lapsing_ear(rng: np.random.Generator) -> tuple[Array, Array, np.ndarray, flo
     return np.full(n, 5.0), cov, np.array(heard), guess, lapse
 
 
+@pytest.mark.slow
 def test_ep_settles_wherever_a_patient_plain_loop_does() -> None:
     """Surprising answers make sites negative. Some posteriors then have no fixed point at all (a
     cavity turns improper whatever the damping): those few must say so, all others must settle."""

@@ -90,6 +90,17 @@ def test_rough_shifts_have_their_share() -> None:
         es.Protocol(rough_share=1.0)
 
 
+def test_rough_shifts_have_the_size_that_a_protocol_gives_them() -> None:
+    prior = shift_prior(0.15, DOMAIN.places, 0.5)
+    assert prior.sizes[prior.kind == 1].tolist() == [0.5, -0.5]
+    assert np.abs(prior.sizes[prior.kind == 0]).min() == 2.0
+    assert PROTOCOLS["best"].to_dict()["rough_size"] == 0.5
+    assert "rough_size" not in es.Protocol(alternative="shift").to_dict()
+    for bad in (-0.1, float("nan")):
+        with pytest.raises(ValueError, match="rough_size"):
+            es.Protocol(rough_size=bad)
+
+
 def test_shifts_of_a_verdict_are_those_of_the_ear(first: es.Exam) -> None:
     worse = {f: level + 30.0 for f, level in NORMAL.items()}
     screen = run_exam(es.Screen(first, seed=2), worse, tones=25)
@@ -204,3 +215,33 @@ def test_gradients_are_those_of_the_evidence_where_answers_are_taken_apart() -> 
         assert max(abs(end - log_Z) for end in ends) < 0.01
         assert b[0] == pytest.approx((ends[0] - ends[1]) / 2e-4, abs=1e-3)
         checked += 1
+
+
+def test_sites_say_that_answers_were_taken_apart_and_stay_so() -> None:
+    rng = np.random.default_rng(5)
+    while True:
+        mean, cov, y = surprising(rng)
+        n = mean.size
+        tau = np.zeros(n)
+        rows = (np.zeros(n, np.int64), np.arange(n), np.zeros(n), y, np.zeros(n), 0.01, 0.02)
+        first = ep.run_always(mean, cov, *rows, tau, np.zeros(n), ep.TOLERANCE)
+        if ep.is_apart(tau):
+            break
+    again = ep.run_always(mean, cov, *rows, tau, np.zeros(n), ep.TOLERANCE)
+    assert again[0] == first[0]
+    assert ep.is_apart(tau)
+    assert not ep.is_apart(np.zeros(n))
+    assert not ep.is_apart(np.zeros(0))
+
+
+def test_a_refuted_shift_is_estimated_where_ep_does_not_settle(first: es.Exam) -> None:
+    """Contradictions at many places: every shift has a finite evidence, and they sum to one."""
+    field = replace(first.field, guess=0.01, lapse=0.02)
+    rng = np.random.default_rng(8)
+    tones = [es.Tone(float(f), float(level)) for f in NORMAL for level in (-10.0, 90.0)]
+    trials = [es.Trial(tone, bool(rng.random() < 0.5)) for tone in tones]
+    found = shifted(field, answers_of(trials, DOMAIN), shift_prior(0.15, DOMAIN.places, 0.5))
+    assert np.isfinite(found.log_evidence)
+    assert found.weights.sum() == pytest.approx(1.0)
+    assert np.isfinite(found.bs).all()
+    assert np.isfinite(found.Gs).all()

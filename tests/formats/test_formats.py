@@ -64,7 +64,7 @@ def test_the_same_file_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_sources_and_no_files_are_refused() -> None:
-    with pytest.raises(ValueError, match="not one of nhanes, niosh, got 'nhans'"):
+    with pytest.raises(ValueError, match="must be one of nhanes, niosh, got 'nhans'"):
         read_ears("nhans", ["a"])
     with pytest.raises(ValueError, match="no files"):
         read_ears("niosh", [])

@@ -259,7 +259,7 @@ def test_any_text_survives_a_table(
 
 
 def test_a_file_that_is_no_table_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"none of tones\.csv"):
+    with pytest.raises(ValueError, match=r"must be one of tones\.csv"):
         list(tables.read(tmp_path / "other.csv"))
     path = tmp_path / "tones.csv"
     for damaged in ("bananas\n1\n", "heard\nmaybe\n", "heard,voided\ntrue\n", "trial\n1,2\n"):
@@ -310,7 +310,7 @@ def test_only_fhir_names_people_by_default(
 
 
 def test_bids_refuses_identities(tmp_path: Path, visits: list[VisitBundle]) -> None:
-    with pytest.raises(ValueError, match="never holds identities"):
+    with pytest.raises(ValueError, match="never contains identities"):
         export(visits, "bids", tmp_path / "out", identity=True)
 
 
@@ -367,7 +367,7 @@ def test_a_failure_leaves_nothing(tmp_path: Path, visits: list[VisitBundle], kin
 @pytest.mark.parametrize("kind", EXPORTS)
 def test_nothing_is_overwritten(tmp_path: Path, visits: list[VisitBundle], kind: str) -> None:
     (tmp_path / "out").write_text("mine")
-    with pytest.raises(ValueError, match="is there already"):
+    with pytest.raises(ValueError, match="already exists"):
         export(visits, kind, tmp_path / "out")
     assert (tmp_path / "out").read_text() == "mine"
     with pytest.raises(ValueError, match="there is no folder"):
@@ -397,7 +397,7 @@ def test_progress_counts_visits(tmp_path: Path, visits: list[VisitBundle]) -> No
 
 
 def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="not one of csv, parquet, fhir, bids"):
+    with pytest.raises(ValueError, match="must be one of csv, parquet, fhir, bids"):
         export([], "xml", tmp_path / "out")
 
 
@@ -413,6 +413,7 @@ def test_an_interrupted_export_leaves_no_result(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "parquet", "fhir"])
 def test_memory_does_not_grow_with_the_visits(
     tmp_path: Path, visits: list[VisitBundle], kind: str, monkeypatch: pytest.MonkeyPatch

@@ -146,7 +146,7 @@ BAD_PANELS: dict[str, tuple[Json, str]] = {
     "bananas": (panel(component("left", 500, 10), status="bananas"), "bananas"),
     "test data": (
         panel(component("left", 500, 10), meta={"security": [{"code": "HTEST"}]}),
-        "nobody's hearing",
+        "not a real person's hearing",
     ),
     "SPL": (panel(component("left", 500, 10, code="dB[SPL]")), "unit must be dB"),
     "unit": (panel(component("left", 500, 10, unit="Pa")), "unit must be dB"),
@@ -174,7 +174,7 @@ BAD_PANELS: dict[str, tuple[Json, str]] = {
         "two different thresholds",
     ),
     "unknown dB": (panel(altered(code=loinc("89032-7"))), "an unknown code"),
-    "empty": (panel(), "holds no threshold"),
+    "empty": (panel(), "contains no threshold"),
     "time": (
         panel(component("left", 500, 10), effectiveDateTime="2024-05-06T10:00:00"),
         "timezone",
@@ -189,8 +189,8 @@ BAD_PANELS: dict[str, tuple[Json, str]] = {
     "component": (panel(component("left", 500, 10), component=[3]), "must be an object"),
     "endless": (panel(*[component("left", 500, 10)] * 201), "more than 200 parts"),
     "absent member": (pointing("Observation/gone"), "is not in the file"),
-    "loose": (members(("left", 500, 10))[0], "belongs to no panel"),
-    "hollow": ({"resourceType": "Bundle", "entry": [3]}, "holds no resource"),
+    "loose": (members(("left", 500, 10))[0], "outside any panel"),
+    "hollow": ({"resourceType": "Bundle", "entry": [3]}, "contains no resource"),
 }
 
 
@@ -253,14 +253,14 @@ def test_a_zoneless_time_takes_the_callers_zone(tmp_path: Path) -> None:
         (b'{"a":' * 100_000, "nested too deeply"),
         (b"[" + b"0," * 2_100_000 + b"0]", "about 2,100,001 values"),
         (b'{"a": 1, "a": 2}', "'a' appears twice"),
-        (b'{"a": NaN}', "NaN is not a number"),
-        (b'{"a": -Infinity}', "not a number in JSON"),
+        (b'{"a": NaN}', "NaN is not a JSON number"),
+        (b'{"a": -Infinity}', "not a JSON number"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
         (b"[]", "a JSON list"),
         (b"3", "a JSON int"),
         (b"{}", "must be Bundle or Observation, got None"),
         (b'{"resourceType": "Patient"}', "'Patient'"),
-        (b'{"resourceType": "Bundle"}', "holds no pure-tone panel"),
+        (b'{"resourceType": "Bundle"}', "contains no pure-tone panel"),
         (b'{"resourceType": "Bundle", "entry": {}}', "must be a list"),
         (json.dumps(panel(component("left", 500, 10)))[:-9].encode(), "not valid JSON"),
     ],

@@ -148,7 +148,9 @@ def test_simulated_people_are_labelled_and_refused(exported: Path) -> None:
         o for o in resources_of(exported, "Observation") if "HTEST" in json.dumps(o.get("meta", {}))
     ]
     assert len(labelled) == 2
-    assert any("nobody's hearing" in r.reason for r in read_references(exported).rejected)
+    assert any(
+        "not a real person's hearing" in r.reason for r in read_references(exported).rejected
+    )
 
 
 def test_a_second_result_amends_the_first(tmp_path: Path, visits: list[VisitBundle]) -> None:

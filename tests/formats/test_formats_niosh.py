@@ -262,6 +262,7 @@ def test_any_table_reads_as_the_standard_library_reads_it(
     assert len(ears) + sum(left_out.values()) == 2 * len(rows)
 
 
+@pytest.mark.slow
 def test_a_file_of_the_published_size_takes_little_memory(tmp_path: Path) -> None:
     """1.1 million rows in under 1 GB (`make bench` times it)."""
     rng = np.random.default_rng(1)

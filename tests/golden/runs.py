@@ -430,6 +430,7 @@ def _with_numbered_ids(text: str) -> str:
 
 def of_schema_0002(desk: Desk) -> None:
     _restored("0002", desk.db)
+    desk.run("db", "upgrade", "--json", keep=False)
     _kept_store(desk)
 
 

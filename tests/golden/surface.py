@@ -132,7 +132,8 @@ def _lost_parameters(before: list[Known], now: list[Known]) -> Iterator[str]:
         if name not in offered:
             yield f"parameter {name} is gone"
             continue
-        if offered[name]["default"] != parameter["default"]:
+        # What had to be given may become optional; a default must stay.
+        if parameter["default"] is not None and offered[name]["default"] != parameter["default"]:
             yield (
                 f"the default of {name} was {parameter['default']}, is {offered[name]['default']}"
             )
@@ -203,12 +204,22 @@ def lost_of_command(before: Known, now: Known | None) -> Iterator[str]:
             yield f"{name} can no longer be written {spelling}"
         if offered["required"] and not known["required"]:
             yield f"{name} is now required"
-        for what in ("default", "flag", "several", "from", "range"):
+        for what in ("default", "flag", "several", "from"):
             if offered[what] != known[what]:
                 yield f"{name}: {what} was {known[what]!r}, is {offered[what]!r}"
+        if not _covers(offered["range"], known["range"]):
+            yield f"{name}: range was {known['range']!r}, is {offered['range']!r}"
     for name, offered in now.items():
         if name not in before and offered["required"]:
             yield f"{name} is new and required"
+
+
+def _covers(wide: list[Any], narrow: list[Any]) -> bool:
+    """Whether every number of one range is in the other; None has no end."""
+    (low, high), (least, most) = wide, narrow
+    return (low is None or (least is not None and low <= least)) and (
+        high is None or (most is not None and high >= most)
+    )
 
 
 # The web API ------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_an_answer_sent_twice_is_taken_once() -> None:
     talk = Conversation()
     good(talk, "begin", kind="exam")
     good(talk, "tell", heard=True, trial=1)
-    assert "the one to answer now, which is 2" in refused(talk, "tell", heard=True, trial=1)
+    assert "the one to answer now; that is 2" in refused(talk, "tell", heard=True, trial=1)
     assert talk.procedure is not None
     assert len(talk.procedure.trials) == 1
 
@@ -195,8 +195,8 @@ def test_other_stimuli_need_no_limits_said_out_loud() -> None:
         ("begin", {}, "needs kind"),
         ("tell", {}, "needs heard"),
         ("load", {}, "needs data"),
-        ("load", {"data": 5}, "what a save answered"),
-        ("load", {"data": {"kind": ["exam"]}}, "what a save answered"),
+        ("load", {"data": 5}, "what save returned"),
+        ("load", {"data": {"kind": ["exam"]}}, "what save returned"),
         ("load", {"data": {"kind": "exam"}}, "not the data"),
         ("ask", {"level": 3}, "has no field level"),
         ("begin", {"kind": "dance"}, "exam, screen"),

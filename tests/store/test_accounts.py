@@ -1,17 +1,16 @@
 """Users, passwords, sessions, tokens and links, on both databases and with a clock of their own."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from argon2 import PasswordHasher, Type, extract_parameters
 from sqlalchemy import select
 
 from earshift.store import Store, StoreError
 from earshift.store import tables as t
 from earshift.store.accounts import Accounts, Throttled, csrf_token, sha256
 from earshift.store.accounts import sessions as a
-from earshift.store.accounts import users as u
 from earshift.store.database import reading, writing
 
 PASSWORD = "correct horse battery"
@@ -42,18 +41,6 @@ def accounts(store: Store, clock: Clock) -> Accounts:
     made = Accounts(store, clock)
     made.add_user("ada", PASSWORD, role="admin", author="test")
     return made
-
-
-@pytest.fixture(autouse=True)
-def quick_argon2(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The real argon2 with the least work: what is tested here is not how slow it is."""
-    from argon2 import PasswordHasher
-
-    cheap = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(u, "_argon2", lambda: cheap)
-    u.decoy_hash.cache_clear()
-    yield
-    u.decoy_hash.cache_clear()
 
 
 def sign_in(accounts: Accounts, name: str = "ada", address: str = HERE) -> str:
@@ -109,6 +96,14 @@ def test_the_password_is_nowhere_in_the_database(accounts: Accounts, store: Stor
     for hidden in (PASSWORD, secret, secret.partition(".")[0], token):
         assert not any(hidden in row for row in rows)
     assert any("$argon2id$" in row for row in rows)
+
+
+def test_a_password_costs_the_work_that_rfc_9106_asks_for(full_argon2: PasswordHasher) -> None:
+    made = extract_parameters(full_argon2.hash(PASSWORD))
+    assert made.type is Type.ID
+    assert made.time_cost >= 3
+    assert made.memory_cost >= 64 * 1024  # KiB
+    assert made.parallelism >= 4
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def test_a_correction_keeps_the_history_and_names_only_fields_in_the_audit(
 
 def test_a_code_belongs_to_one_person_at_a_time(store: Store) -> None:
     person = a_person(store, "1")
-    with pytest.raises(StoreError, match="this code is person"):
+    with pytest.raises(StoreError, match="this code already belongs to person"):
         store.add_person(author="mh", code="1")
     store.correct_person(person.id, author="mh", reason="wrong card", code="2")
     other = store.add_person(author="mh", code="1")
@@ -170,7 +170,7 @@ def test_a_correction_of_nothing_or_of_other_things_is_refused(
     store: Store, changes: dict[str, Any]
 ) -> None:
     person = a_person(store)
-    with pytest.raises(StoreError, match="changes some of code, name, birth_date, sex"):
+    with pytest.raises(StoreError, match="must change at least one of code, name, birth_date, sex"):
         store.correct_person(person.id, author="mh", reason="x", **changes)
 
 
@@ -245,7 +245,7 @@ def test_the_erased_get_nothing_new(store: Store) -> None:
 
 # Append-only
 
-TABLES = sorted(tables.metadata.tables)
+TABLES = sorted(name for name, table in tables.metadata.tables.items() if not table.info["rebuilt"])
 
 
 @pytest.fixture
@@ -282,6 +282,9 @@ def filled(store: Store, database: str) -> str:
                 },
             ),
             (tables.key_ends, {"key_id": 1, "reason": "logout"}),
+            (tables.closings, {"exam_id": 1, "closed": True, "reason": "seen"}),
+            (tables.merges, {"person_id": 1, "into_id": None, "reason": "two people"}),
+            (tables.site_settings, {"name": "retest_days", "value": 21, "reason": "ours"}),
             (
                 tables.login_attempts,
                 {"name_sha256": "x", "address": "x", "succeeded": True, "at": now},
@@ -425,7 +428,7 @@ def test_an_exam_keeps_its_states_and_the_versions_it_went_on_under(store: Store
     assert exam.state == "open"
     store.set_exam_state(exam.id, "paused", author="mh", reason="lunch")
     assert store.exam(exam.id) == replace(exam, state="paused")
-    with pytest.raises(StoreError, match="is paused: set it open"):
+    with pytest.raises(StoreError, match="is paused: reopen it"):
         a_trial(store, exam)
     store.set_exam_state(exam.id, "open", author="mh", engine_version="0.2")
     entry = store.audit(subject=f"exams:{exam.id}")[-1]
@@ -447,7 +450,7 @@ def test_exams_of_a_person_by_kind_ear_and_state_newest_last(store: Store) -> No
     assert store.exams(person.id, ear="right") == [late]
     assert store.exams(person.id, state="open") == [late]
     assert store.exams(person.id, state="paused") == []
-    with pytest.raises(StoreError, match="stays so"):
+    with pytest.raises(StoreError, match="its state cannot change"):
         store.set_exam_state(early.id, "open", author="mh")
 
 
@@ -485,7 +488,7 @@ def test_trials_are_numbered_and_a_void_one_stays_and_keeps_its_number(store: St
     assert void.voided_at is not None
     assert store.trials(exam.id) == (void, again)
     assert replace(void, voided_at=None, voided_by=None, void_reason=None) == first
-    with pytest.raises(StoreError, match="void already"):
+    with pytest.raises(StoreError, match="already void"):
         store.void_trial(first.id, author="ab", reason="twice")
 
 
@@ -846,7 +849,7 @@ def test_ids_that_do_not_exist_are_named(store: Store) -> None:
 def test_notes_belong_to_their_person(store: Store) -> None:
     ada, exam = an_other_person(store)
     bob = store.add_person(author="mh")
-    with pytest.raises(StoreError, match="is not of person"):
+    with pytest.raises(StoreError, match="does not belong to person"):
         store.add_note(bob.id, author="mh", text="x", exam_id=exam.id)
     note = store.add_note(ada.id, author="mh", text="loud street", exam_id=exam.id)
     assert note.visit_id == exam.visit_id

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sqlalchemy import text
 from test_store import a_full_person, a_person, a_trial, an_exam, raw
 
 import earshift as es
+from earshift.clinic.worklist import worklist
 from earshift.store import Store, StoreError, database, tables
 from earshift.store.database import connect, reading, writing
 from support.databases import PostgresqlServer
@@ -402,6 +404,7 @@ APPEND = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_writing_at_once_lose_nothing(store: Store, database: str) -> None:
     shared, own = an_exam(store), an_exam(store, a_person(store, "2"))
     writers = [
@@ -444,6 +447,7 @@ CREATE = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_may_make_the_same_store(database: str) -> None:
     makers = [python(CREATE, database, str(n)) for n in range(3)]
     for maker in makers:
@@ -470,6 +474,7 @@ SAME_CODE = """
 """
 
 
+@pytest.mark.slow
 def test_two_processes_cannot_give_one_code_to_two_people(store: Store, database: str) -> None:
     makers = [python(SAME_CODE, database) for _ in range(2)]
     for maker in makers:
@@ -535,7 +540,7 @@ def test_backup_and_restore_while_another_process_appends(
 
 def test_a_backup_overwrites_nothing_and_needs_its_folder(store: Store, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("precious")
-    with pytest.raises(StoreError, match="is there already"):
+    with pytest.raises(StoreError, match="already exists"):
         store.backup(tmp_path / "kept")
     with pytest.raises(StoreError, match="there is no folder"):
         store.backup(tmp_path / "missing" / "copy")
@@ -545,7 +550,7 @@ def test_a_backup_overwrites_nothing_and_needs_its_folder(store: Store, tmp_path
 def test_a_restore_overwrites_nothing(store: Store, database: str, tmp_path: Path) -> None:
     person = a_person(store)
     store.backup(tmp_path / "copy")
-    with pytest.raises(StoreError, match=r"is there already|is not empty"):
+    with pytest.raises(StoreError, match=r"already exists|is not empty"):
         Store.restore(tmp_path / "copy", database)
     assert store.people() == [person]
 
@@ -554,7 +559,7 @@ def test_a_log_left_behind_is_never_replayed_into_a_restored_store(tmp_path: Pat
     with Store.open(tmp_path / "a.db") as store:
         store.backup(tmp_path / "copy")
     (tmp_path / "b.db-wal").write_bytes(b"of another store")
-    with pytest.raises(StoreError, match=r"b\.db-wal is there already"):
+    with pytest.raises(StoreError, match=r"b\.db-wal already exists"):
         Store.restore(tmp_path / "copy", tmp_path / "b.db")
 
 
@@ -631,8 +636,8 @@ NEXT_SCHEMA = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0003"
-down_revision = "0002"
+revision = "0004"
+down_revision = "0003"
 
 
 def upgrade() -> None:
@@ -646,15 +651,15 @@ def next_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that this version has one schema more; the file of its migration."""
     folder = tmp_path / "migrations"
     shutil.copytree(database.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "versions" / "schema_0003.py"
+    file = folder / "versions" / "schema_0004.py"
     file.write_text(NEXT_SCHEMA.format(then=""))
     monkeypatch.setattr(database, "MIGRATIONS", folder)
     return file
 
 
 def pretend_newer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "SCHEMA", "0003")
-    monkeypatch.setattr(tables, "SCHEMA", "0003")
+    monkeypatch.setattr(database, "SCHEMA", "0004")
+    monkeypatch.setattr(tables, "SCHEMA", "0004")
 
 
 def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
@@ -675,7 +680,7 @@ def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
     if "://" in database:
         assert copy is None
     else:
-        assert copy == Path(f"{database}.schema-0002")
+        assert copy == Path(f"{database}.schema-0003")
         with sqlite3.connect(copy) as connection:
             kept = connection.execute("SELECT name FROM identities").fetchall()
         connection.close()
@@ -715,6 +720,27 @@ def test_every_schema_ever_released_still_opens_with_the_same_verdicts(
             for exam in bundle.exams:
                 if exam.exam.kind == "screen":
                     assert_replays(exam)
+
+
+def test_an_upgrade_from_0002_lists_everybody_who_was_stored(
+    database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as older:
+        older.setattr("earshift.store.database.SCHEMA", "0002")
+        older.setattr(tables, "SCHEMA", "0002")
+        with Store.open(database) as store, writing(store.engine) as connection:
+            at = "2026-03-01T12:00:00.000000Z"
+            connection.exec_driver_sql(f"INSERT INTO people (created_at) VALUES ('{at}')")
+            connection.exec_driver_sql(
+                "INSERT INTO identities (person_id, code, found_by, at, author, reason) "
+                f"VALUES (1, 'A1', 'a1', '{at}', 'mh', '')"
+            )
+    Store.upgrade(database)
+    with Store.open(database) as store:
+        assert store.check() == []
+        person = store.person(1)
+        assert (person.code, person.department, person.merged_into) == ("A1", None, None)
+        assert [item.code for item in worklist(store, date(2026, 3, 2)).items] == ["A1"]
 
 
 def assert_replays(exam: Any) -> None:
@@ -827,7 +853,7 @@ def test_check_finds_a_file_that_others_can_read(tmp_path: Path) -> None:
     file = tmp_path / "s.db"
     Store.open(file).close()
     file.chmod(0o644)
-    assert damaged(str(file)) == [f"{file} can be read by other users: chmod 600 it"]
+    assert damaged(str(file)) == [f"{file} can be read by other users: run chmod 600 on it"]
 
 
 def test_check_finds_rows_that_refer_to_nothing(tmp_path: Path) -> None:

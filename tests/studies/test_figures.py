@@ -126,6 +126,7 @@ def curve(strategy: str) -> Curve:
     return Curve(strategy, [0.5, 0.7, 0.9], [0.4, 0.5, 0.8], [0.6, 0.8, 0.95])
 
 
+@pytest.mark.slow
 def test_the_other_pictures_are_written(tmp_path: Path) -> None:
     curves = [curve(strategy) for strategy in figures.STYLES]
     panels = figures.save_strategy_panels([("a", curves), ("b", curves)], tmp_path / "panels.png")
@@ -134,13 +135,16 @@ def test_the_other_pictures_are_written(tmp_path: Path) -> None:
     grid = figures.save_grid(names, pairs, tmp_path / "grid.png")
     ears = {"normal": [(f, 5.0) for f in HZ], "mild": [(f, 35.0) for f in HZ]}
     truths = figures.save_truths(ears, tmp_path / "truths.png")
-    assert [path.name for path in (panels, grid, truths)] == [
-        "panels.png", "grid.png", "truths.png"
+    points = {"one": (3.0, 0.1, 0.02, 0.004), "another": (3.6, 0.1, 0.01, 0.003)}
+    frontier = figures.save_frontier(points, "one", tmp_path / "frontier.png")
+    assert [path.name for path in (panels, grid, truths, frontier)] == [
+        "panels.png", "grid.png", "truths.png", "frontier.png"
     ]  # fmt: skip
-    for path in (panels, grid, truths):
+    for path in (panels, grid, truths, frontier):
         assert_picture(path)
 
 
+@pytest.mark.slow
 def test_a_picture_shows_its_data(tmp_path: Path) -> None:
     """Other numbers, another picture; the same numbers, the same."""
     names = ["normal", "mild"]

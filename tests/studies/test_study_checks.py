@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
+import pytest
 
 from earshift.studies import checks_page, first_exams, model_checks
 from earshift.studies.case import Ear
@@ -18,6 +19,7 @@ from support.helpers import HZ, MILD
 EAR = Ear("an ear", tuple(MILD.items()))
 
 
+@pytest.mark.slow
 def test_first_exams_are_read_on_the_way_by_every_method() -> None:
     for method in (OWN, IDEAL, FIELD):
         rows = frame_of(ExamCase(EAR, method).rows(), ExamCase.columns)
@@ -30,6 +32,7 @@ def test_first_exams_are_read_on_the_way_by_every_method() -> None:
     assert len(first_exams.exam_cases([EAR, EAR], 1)) == 2 * 5 + 1
 
 
+@pytest.mark.slow
 def test_ears_of_the_model_are_on_the_side_they_were_drawn_from() -> None:
     case = ModelCase(EAR, draws=1)
     rows = frame_of(case.rows(), case.columns)
@@ -40,6 +43,7 @@ def test_ears_of_the_model_are_on_the_side_they_were_drawn_from() -> None:
     assert set(real["truth"]) == {REAL}
 
 
+@pytest.mark.slow
 def test_brute_force_and_the_cloud_agree(tmp_path: Path) -> None:
     condition = {c.name: c for c in modelled()}["flat 15 dB"]
     case = BruteCase(EAR, condition, "osha-sts", draws=100_000)

@@ -42,6 +42,7 @@ def test_a_case_follows_the_evidence_to_the_last_tone() -> None:
     assert rows[-1][4] > 0.0
 
 
+@pytest.mark.slow
 def test_the_study_writes_its_page(tmp_path: Path) -> None:
     lines = ["SEQN," + ",".join(f"{f:g}" for f in HZ)]
     shapes = [EARS["deep"], (10, 10, 10, 15, 32, 20, 15), EARS["sloping"], EARS["level"]]

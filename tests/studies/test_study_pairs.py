@@ -73,6 +73,7 @@ def test_files_without_pairs_are_refused(
         pairs.pairs(path, "held-back", count)
 
 
+@pytest.mark.slow
 def test_an_exam_case_follows_both_methods_to_the_end() -> None:
     rows = pl.DataFrame(
         PairExamCase(pair()).rows(), schema=list(PairExamCase.columns), orient="row"
@@ -85,6 +86,7 @@ def test_an_exam_case_follows_both_methods_to_the_end() -> None:
         assert errors[-1] < min(7.0, errors[0])
 
 
+@pytest.mark.slow
 def test_a_screen_case_calls_every_ear_by_both_methods() -> None:
     case = PairScreenCase(pair(), ("unchanged", "one flat 20 dB"), ("osha-sts",))
     frame = pl.DataFrame(case.rows(), schema=list(case.columns), orient="row")
@@ -136,6 +138,7 @@ def test_the_study_writes_its_page_and_goes_on_where_it_was(
     few = {"unchanged": pairs.pair_conditions()["unchanged"]}
     for module in (pairs, pairs_page):
         monkeypatch.setattr(module, "pair_conditions", lambda: few)
+        monkeypatch.setattr(module, "EXAM_TONES", 20)  # half an exam fills the page as well
     path = write_pairs(tmp_path / "ears.csv")
     command = [
         "study", "both", "--ears", str(path), "--half", "held-back", "--people", "2",

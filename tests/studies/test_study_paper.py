@@ -396,8 +396,8 @@ def test_the_sensitivity_study_changes_one_thing_at_a_time() -> None:
     assert changed["spread 3 dB"] == changed["lapses 0%, not modelled"] == []
     assert changed["spread 8 dB"] == ["spread_db"]
     assert changed["tone grid audiometer"] == ["domain"]
-    assert changed["rough shifts 25%"] == []
-    assert changed["rough shifts 50%"] == ["protocol"]
+    assert changed["rough shifts 15%"] == []
+    assert changed["rough shifts 25%"] == ["protocol"]
     assert changed["lapses 5%, not modelled"] == ["lapse"]
     assert changed["lapses 5%, modelled"] == ["protocol", "lapse"]
     assert by_label["lapses 5%, modelled"].protocol.lapse == 0.05

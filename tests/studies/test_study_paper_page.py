@@ -390,6 +390,25 @@ def test_wrongly_judged_pairs_of_real_ears_are_shown(tmp_path: Path) -> None:
         assert f"| {gap:+.0f} | {abs(gap):.0f} | {gap:+.0f} |" in text
 
 
+def test_the_frontier_has_the_settings_that_none_beats_in_both(tmp_path: Path) -> None:
+    labels = ("one", "another", "a third")
+    frame = synthetic(labels, ("normal:3", "slight:0", "mild:14"), ["differential"], seed=4)
+    summary = paper_page.write_variant_results(
+        frame, "t", "c", tmp_path, MAX_TONES, against="another", frontier=True
+    )
+    found = summary["variants"]
+    for label in labels:
+        beaten = any(
+            other["weighted_two_sided"] < found[label]["weighted_two_sided"]
+            and other["wrong"] <= found[label]["wrong"]
+            for other in found.values()
+        )
+        assert found[label]["on_frontier"] is not beaten
+    assert any(numbers["on_frontier"] for numbers in found.values())
+    assert "![wrong calls against tones" in (tmp_path / "results.md").read_text()
+    assert (tmp_path / "frontier.png").exists()
+
+
 def test_cells_and_their_mean_weigh_cells_alike() -> None:
     frame = synthetic(["best"], NAMES, ["differential"])
     runs = paper.runs_of(frame, MAX_TONES)

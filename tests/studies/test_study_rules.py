@@ -140,6 +140,7 @@ def test_calibration_tells_true_probabilities_from_boasts() -> None:
     assert boast.error == pytest.approx(0.125, abs=0.02)
 
 
+@pytest.mark.slow
 def test_a_case_gives_the_same_rows_again_and_calls_what_is_there() -> None:
     two = (NAMED["unchanged"], Condition("flat 30 dB", "flat", 30.0))
     case = RuleCase(EAR, two)

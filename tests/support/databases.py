@@ -7,6 +7,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from itertools import count
 from pathlib import Path
 
@@ -133,8 +134,45 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     server.give_back(url)
 
 
+def prepare(database: str | Path) -> None:
+    """Make the tables of a new or empty database, as `Store.open` would: a copy is much quicker."""
+    if "://" in str(database):
+        _prepare_postgresql(str(database))
+    elif not Path(database).exists():
+        Path(database).write_bytes(_empty_store())
+        Path(database).chmod(0o600)  # as the store makes it
+
+
+@cache
+def _empty_store() -> bytes:
+    """The file of an SQLite store that nobody has written to."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "store.db"
+        Store.open(file).close()
+        return file.read_bytes()
+
+
+_dumped: list[str] = []
+
+
+def _prepare_postgresql(url: str) -> None:
+    import psycopg
+
+    if not _dumped:
+        Store.open(url).close()
+        command = ["pg_dump", "--no-owner", "--inserts", url]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        lines = done.stdout.splitlines(keepends=True)
+        script = "".join(line for line in lines if not line.startswith("\\"))
+        _dumped.append(script.replace("CREATE SCHEMA ", "CREATE SCHEMA IF NOT EXISTS "))
+        return
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(_dumped[0].encode())
+
+
 @pytest.fixture
 def store(database: str) -> Iterator[Store]:
     """An open, empty store, once for each kind of database."""
+    prepare(database)
     with Store.open(database) as opened:
         yield opened

@@ -19,6 +19,7 @@ from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import create_app
 from earshift.web.settings import Settings
+from support.databases import prepare
 
 with warnings.catch_warnings():
     # Starlette asks for the successor of httpx, which no other tool here takes yet.
@@ -34,6 +35,7 @@ NO_NGINX = "nginx group left out: no nginx in PATH or /usr/sbin (Debian: nginx p
 
 def with_users(db: str) -> None:
     """An admin and an examiner in a new database."""
+    prepare(db)
     with Store.open(db) as store:
         accounts = Accounts(store)
         accounts.add_user("ada", PASSWORD, role="admin", author="test")

@@ -274,6 +274,7 @@ def test_a_file_is_imported_whole_or_not_at_all(desk: Desk) -> None:
 # A supervised screen ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_screen_by_hand_from_the_first_tone_to_the_report(desk: Desk) -> None:
     test = desk.supervised()
     (exam,) = test["exams"]
@@ -342,6 +343,7 @@ def test_an_answer_sent_twice_or_out_of_order_changes_nothing(desk: Desk, app_st
     assert [trial.heard for trial in app_store.trials(exam_id)] == [True]
 
 
+@pytest.mark.slow
 def test_what_was_answered_elsewhere_is_asked_from_there(
     desk: Desk, database: str, app_store: Store
 ) -> None:
@@ -430,6 +432,7 @@ def test_a_listeners_answer_takes_one_look_at_the_store_and_one_write(desk: Desk
         assert looks.taken() == (2, 2 if play["state"] == "done" else 1)
 
 
+@pytest.mark.slow
 def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
     exam = desk.supervised()["exams"][0]["id"]
     desk.post(f"/exams/{exam}/undo", status=409)
@@ -458,6 +461,7 @@ def test_undo_pause_resume_finish_and_abandon(desk: Desk) -> None:
     assert desk.post(f"/exams/{again['id']}/abandon", {"reason": "tired"})["state"] == "abandoned"
 
 
+@pytest.mark.slow
 def test_a_screen_goes_on_to_a_full_audiogram(desk: Desk) -> None:
     exam = desk.supervised()["exams"][0]["id"]
     screened = answer_to_the_end(desk, exam)
@@ -586,6 +590,7 @@ def test_the_shipped_tables_and_rules_name_their_sources(desk: Desk) -> None:
 # The listener -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
     person = desk.person(name="Canary Name")
     for ear in ("right", "left"):
@@ -649,6 +654,7 @@ def test_a_stop_voids_the_tone_and_asks_for_the_set_up_again(desk: Desk, app_sto
     assert late["state"] == "play"
 
 
+@pytest.mark.slow
 def test_an_answer_about_one_ear_never_counts_for_the_other(desk: Desk, app_store: Store) -> None:
     person = desk.person()
     for ear in ("right", "left"):
@@ -689,6 +695,7 @@ def test_another_device_than_planned_is_refused(desk: Desk) -> None:
     assert listener.ready()["state"] == "play"
 
 
+@pytest.mark.slow
 def test_without_calibration_levels_are_relative_to_the_end(desk: Desk) -> None:
     person = desk.person()
     device = desk.device()
@@ -710,7 +717,7 @@ def test_without_calibration_levels_are_relative_to_the_end(desk: Desk) -> None:
     assert desk.get(f"/exams/{test['exams'][0]['id']}")["decision"] == "unchanged"
     elsewhere = desk.device(name="tablet")
     refused = desk.test(person, 409, device=elsewhere, answered_by="listener", mode="self")
-    assert "without calibration" in refused["detail"]
+    assert "uncalibrated levels" in refused["detail"]
 
 
 def test_a_volume_that_is_wrong_stops_before_the_first_tone(desk: Desk) -> None:
@@ -726,6 +733,7 @@ def test_a_volume_that_is_wrong_stops_before_the_first_tone(desk: Desk) -> None:
     assert listener.ready()["presentation"]["level"] == 0
 
 
+@pytest.mark.slow
 def test_a_self_test_stays_below_its_caps(desk: Desk) -> None:
     """Somebody who hears nothing at all climbs as slowly as the limits say, and not above."""
     person = desk.person()
@@ -748,18 +756,61 @@ def test_a_self_test_stays_below_its_caps(desk: Desk) -> None:
 # The day ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_worklist_names_the_unfinished_the_changed_and_the_due(desk: Desk) -> None:
     late = desk.person(code="late")
     desk.reference(late, measured_on="2024-01-01")
     begun = desk.person(code="begun")
     desk.reference(begun, measured_on=f"{date.today()}")
     exam = desk.test(begun)["exams"][0]["id"]
+    # A reference of one ear, without all six frequencies: neither has a full audiogram of both.
     items = {(one["person"]["code"], one["why"]) for one in desk.get("/worklist")["items"]}
-    assert items == {("late", "due"), ("begun", "unfinished")}
+    assert items == {("late", "first"), ("begun", "first"), ("begun", "unfinished")}
     done = answer_to_the_end_changed(desk, exam)
     assert done["decision"] == "changed"
-    items = {(one["person"]["code"], one["why"]) for one in desk.get("/worklist")["items"]}
-    assert items == {("late", "due"), ("begun", "retest")}
+    found = desk.get("/worklist?limit=500")
+    items = {(one["person"]["code"], one["why"]) for one in found["items"]}
+    assert items == {("late", "first"), ("begun", "first"), ("begun", "audiogram")}
+    assert (found["total"], found["counts"]["audiogram"]) == (3, 1)
+    (line,) = desk.get("/worklist?why=audiogram")["items"]
+    assert line["exam"]["id"] == exam
+    assert line["words"] == "full audiogram after a change"
+    assert desk.get("/worklist?department=nowhere")["total"] == 0
+    desk.get("/worklist?why=boredom", 422)
+
+
+def test_the_site_settles_its_windows_and_a_reviewer_closes(desk: Desk) -> None:
+    by_name = {one["name"]: one for one in desk.get("/settings")}
+    assert by_name["retest_days"]["source"].startswith("29 CFR 1904.10(b)(4)")
+    new = desk.post("/settings/retest_days", {"value": 21, "reason": "our physician"})
+    assert (new["value"], new["default"], new["reason"]) == (21, 30, "our physician")
+    desk.post("/settings/retest_days", {"value": 0, "reason": "x"}, 422)
+    desk.post("/settings/retest_days", {"value": True, "reason": "x"}, 422)
+    desk.post("/settings/nonsense", {"value": 1, "reason": "x"}, 422)
+    person = desk.person(code="A1")
+    desk.reference(person, measured_on=f"{date.today()}")
+    exam = desk.test(person)["exams"][0]["id"]
+    desk.post(f"/exams/{exam}/close", {"reason": "not yet"}, 409)
+    answer_to_the_end_changed(desk, exam)
+    assert desk.get("/worklist?why=audiogram")["total"] == 1
+    assert desk.post(f"/exams/{exam}/close", {"reason": "seen by Dr K"})["closed"] is True
+    assert desk.get("/worklist?why=audiogram")["total"] == 0
+    assert desk.post(f"/exams/{exam}/reopen", {"reason": "mistaken"})["closed"] is False
+
+
+def test_two_records_of_one_person_are_made_one_and_two_again(desk: Desk) -> None:
+    one, other = desk.person(code="A1"), desk.person(code="A2", department="Press")
+    desk.reference(other, measured_on="2024-01-01")
+    desk.post(f"/people/{one}/merge", {"other": other, "reason": "hired twice"})
+    file = desk.get(f"/people/{one}")
+    assert (len(file["exams"]), file["others"][0]["code"]) == (1, "A2")
+    assert desk.get(f"/people/{other}")["merged_into"] == one
+    desk.post(f"/people/{one}/merge", {"other": other, "reason": "again"}, 409)
+    desk.post(f"/people/{other}/separate", {"reason": "brothers"})
+    assert desk.get(f"/people/{one}")["exams"] == []
+    programme = desk.get("/programme")
+    assert [group["name"] for group in programme["groups"]] == ["Press", None]
+    desk.get("/programme?first=2026-01-02&last=2026-01-01", 422)
 
 
 def answer_to_the_end_changed(desk: Desk, exam: str) -> dict[str, Any]:
@@ -854,9 +905,10 @@ def test_nothing_goes_on_with_a_device_that_failed_or_was_calibrated_anew(desk: 
         "full_scale_db_spl": {e: {"500": 90, "8000": 90} for e in ("right", "left")},
     }
     desk.post(f"/devices/{device}/calibrations", body, 201)
-    assert "calibrated anew" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
+    assert "calibrated again" in desk.post(f"/exams/{exam}/continue", status=409)["detail"]
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_not_verified_needs_consent_and_says_so(desk: Desk) -> None:
     person = desk.person()
     desk.reference(person)
@@ -864,6 +916,7 @@ def test_a_rule_that_is_not_verified_needs_consent_and_says_so(desk: Desk) -> No
     assert "not verified" in answer_to_the_end(desk, exam)["words"]
 
 
+@pytest.mark.slow
 def test_frequencies_that_were_never_played_have_no_threshold(desk: Desk) -> None:
     """A calibration up to 4 kHz, a floor of 10 to 20 dB HL and a self-test's cap of 80."""
     person = desk.person()
@@ -882,6 +935,7 @@ def test_frequencies_that_were_never_played_have_no_threshold(desk: Desk) -> Non
         assert all(10 <= t["level"] <= 80 for t in shown.values())
 
 
+@pytest.mark.slow
 def test_without_calibration_the_own_level_is_found_again_after_a_break(desk: Desk) -> None:
     person = desk.person()
     device = desk.device()
@@ -956,12 +1010,12 @@ def test_what_is_offered_as_a_reference_is_what_is_taken(desk: Desk) -> None:
     )
     assert (second["exam"], second["default"], second["baseline"]) == (new, False, False)
     assert {one["reason"] for one in (first, second)} == {None}
-    device = desk.device()  # without calibration: nothing measured elsewhere compares with it
+    device = desk.device()  # uncalibrated levels: nothing measured elsewhere compares with it
     relative = _offered(desk, person, device)
     assert [one["default"] for one in relative] == [False, False]
     assert all("same device" in one["reason"] for one in relative)
     refused = desk.test(person, 409, device=device, reference={"right": old})
-    assert "without calibration" in refused["detail"]
+    assert "uncalibrated levels" in refused["detail"]
     chosen = {"ear": "right", "exam": new, "reason": "revised"}
     desk.post(f"/people/{person}/baseline", chosen)
     assert [one["exam"] for one in _offered(desk, person)] == [new, old]

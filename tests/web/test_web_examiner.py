@@ -344,7 +344,7 @@ def test_the_listeners_link_is_made_shown_once_and_ended(
     expect(page.locator("#listener-state")).to_be_visible()
     expect(page.locator("#desk")).to_be_hidden()
     expect(page.get_by_label("The listener's link")).to_have_count(0)
-    page.get_by_role("button", name="End the link").click()
+    page.get_by_role("button", name="Deactivate the link").click()
     expect(page.locator("#message")).to_contain_text("no longer works")
     assert clinic.get(page.url.replace(address, "/api"))["link"] is None
 

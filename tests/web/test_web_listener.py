@@ -683,7 +683,7 @@ def test_a_whole_screen_from_set_up_to_verdict(
 
 
 def test_both_ears_with_a_reload_and_a_panic_in_the_middle(house: House, page: Page) -> None:
-    slow = {**QUICK, "gap_min_ms": 1000, "gap_max_ms": 1000}
+    slow = {**QUICK, "gap_min_ms": 600, "gap_max_ms": 600}
     test = house.invite("both", ears=("right", "left"), timing=slow)
     first, second = (f"/api/exams/{exam['id']}/live" for exam in test["exams"])
     listener = house.seat(page, test)

@@ -8,10 +8,12 @@ from earshift.cli import (
     history,
     people,
     protocol,
+    roster,
     serve,
     simulation,
     studies,
     users,
+    worklist,
 )
 from earshift.cli.app import app
 
@@ -24,8 +26,10 @@ __all__ = [
     "history",
     "people",
     "protocol",
+    "roster",
     "serve",
     "simulation",
     "studies",
     "users",
+    "worklist",
 ]

@@ -6,8 +6,8 @@ ADVICE = {
     "no-such-person": "`earshift person list` shows everybody",
     "no-reference": "run `earshift exam` or `earshift import` first",
     "baseline-unusable": "name another exam with --reference",
-    "unfinished-exam": "go on with `earshift resume {exam}`, or give it up with --set-aside",
-    "calibration": "put that right, or give --accept-calibration: every result will say so",
+    "unfinished-exam": "continue it with `earshift resume {exam}`, or abandon it with --set-aside",
+    "calibration": "fix this first, or give --accept-calibration: every result will say so",
     "device-blocked": "record the new calibration with `earshift device calibrated {device}`",
     "plays-in-browser": "run `earshift serve` and test there",
     "needs-table": "enter it in the browser, on the page of the device: `earshift serve`",
@@ -15,18 +15,19 @@ ADVICE = {
     "no-zone": "give one such as Europe/Berlin with --timezone",
     "older-schema": "run `earshift db upgrade`",
     "moved-on": "`earshift resume {exam}` loads it again",
+    "merged": "`earshift person separate` takes a merge back",
     "rejected-rows": "correct the file, explain its codes with --sentinel, or give --skip-rejected",
     "unencrypted": (
-        "give --certificate and --key, or put a proxy with TLS in front and give --behind-proxy "
-        "ADDRESS"
+        "give --certificate and --key, or put a proxy with TLS in front of it and give "
+        "--behind-proxy ADDRESS"
     ),
     "needs-account": "add one first: earshift user add NAME --role admin",
     "no-admin": "enable one, or add one: earshift user add NAME --role admin",
-    "port-taken": "another program may have it: give another --port",
+    "port-taken": "another program may be using it: give another --port",
     "half-a-certificate": "give both --certificate and --key",
     "proxy-address": "--behind-proxy takes an address or network such as 127.0.0.1",
     "host-name": "--allowed-host takes a name such as hearing.example.org",
-    "not-a-terminal": "from a pipe, give --password-stdin",
+    "not-a-terminal": "to read it from a pipe, give --password-stdin",
 }
 
 

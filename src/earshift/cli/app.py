@@ -23,7 +23,7 @@ app = typer.Typer(
 Seed = Annotated[
     int, typer.Option(min=0, help="Seed of all random numbers: the same seed gives the same run.")
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs, and nothing else.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print only JSON, for programs.")]
 
 
 def _version(show: bool) -> None:

@@ -27,7 +27,7 @@ Database = Annotated[
         "--db",
         envvar="EARSHIFT_DB",
         show_envvar=False,
-        help="SQLite file or postgresql:// address. Default: EARSHIFT_DB, or a file of your own.",
+        help="SQLite file or postgresql:// address. Default: EARSHIFT_DB, or your own file.",
     ),
 ]
 Author = Annotated[
@@ -90,6 +90,15 @@ def opened(db: str | None) -> "Iterator[Store]":
         yield store
 
 
+def is_there(db: str | None) -> bool:
+    """Whether there is a store to look into; a look must not make one."""
+    from earshift.store.database import address
+
+    with plain_failures():
+        place = address(db)
+        return not isinstance(place, Path) or place.exists()
+
+
 db_commands = typer.Typer(
     help="Back up, restore, check and upgrade the database.",
     epilog=EXIT_CODES,
@@ -105,9 +114,9 @@ def db_backup(
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the whole database into a new file; exams may go on meanwhile.
+    """Copy the whole database into a new file; exams can continue meanwhile.
 
-    The copy holds names and hearing data: keep it as safe as the database itself.
+    The copy contains names and hearing data: keep it as safe as the database itself.
     """
     with opened(db) as store:
         place = store.describe()
@@ -129,7 +138,7 @@ def db_restore(
 ) -> None:
     """Make a new database from a backup. Nothing is ever overwritten.
 
-    People who were erased after the backup was made are in it: erase them again.
+    It still has people who were erased after the backup was made: erase them again.
     """
     from earshift.store import Store
 
@@ -156,7 +165,7 @@ def db_check(db: Database = None, as_json: AsJson = False) -> None:
         for problem in problems:
             typer.echo(f"- {problem}")
     else:
-        typer.echo(f"All is well in {place}")
+        typer.echo(f"No problems found in {place}")
     if problems:
         raise trouble(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {place}")
 
@@ -181,4 +190,4 @@ def db_upgrade(db: Database = None, as_json: AsJson = False) -> None:
     else:
         typer.echo(f"{place} is up to date")
         if kept is not None:
-            typer.echo(f"A copy of it as it was: {kept}")
+            typer.echo(f"A copy of the old database: {kept}")

@@ -118,7 +118,7 @@ class Desk:
                 if self._session.tones:
                     self._finish()
                     raise typer.Exit()
-                self._refuse("no tone was answered yet: there is nothing to show")
+                self._refuse("nothing has been answered yet: there is nothing to show")
             else:
                 self._common(command)
                 if command == "pause":
@@ -131,7 +131,7 @@ class Desk:
         progress: dict[str, Any] = {"tones": tones}
         words = f"{tones} of {procedure.max_tones} tones"
         if shown.kind == "practice":
-            words = "practice, counts for nothing"
+            words = "practice, does not count"
         elif isinstance(procedure, Screen) and tones:
             progress["p_changed"] = procedure.p_changed
             asked = "P(changed)" if procedure.rule is None else "P(rule met)"
@@ -158,13 +158,13 @@ class Desk:
 
     def _undo(self) -> None:
         trial = self._session.undo()
-        self._say("undone", f"     answer {trial.number} taken back", number=trial.number)
+        self._say("undone", f"     answer {trial.number} undone", number=trial.number)
 
     def _closed(self) -> bool:
         """Whether the result may be stored. The last answer can still be taken back here."""
         if self._simulate is not None:
             return True
-        self._say("ready", "Enough tones. Enter shows and stores the result.")
+        self._say("ready", "Enough tones. Press Enter to show and store the result.")
         while True:
             command, _ = self._read("     Enter, undo or quit? ")
             if command in ("", "finish"):  # not y: a key pressed twice must not end the exam
@@ -176,7 +176,7 @@ class Desk:
             elif command in ("pause", "quit"):
                 self._common(command)
             else:
-                self._refuse("Enter shows and stores the result; undo takes the last answer back")
+                self._refuse("press Enter to store the result, or type undo")
 
     def _common(self, command: str) -> None:
         """What every prompt understands."""
@@ -185,11 +185,11 @@ class Desk:
         if command == "pause":
             self._session.pause()
             self._say("paused", "Paused; every answer is kept.")
-            if self._read("     Enter goes on, quit leaves: ")[0] == "quit":
+            if self._read("     Enter to continue, quit to leave: ")[0] == "quit":
                 raise _Leave
             self._session.resume()
             return
-        self._refuse(f"please answer {KEYS}")
+        self._refuse(f"please type one of: {KEYS}")
 
     def _refuse(self, message: object) -> None:
         words = advised(message)
@@ -221,7 +221,7 @@ class Desk:
                 self._session.pause("left by the examiner")
         self._say(
             "left",
-            f"\nNot finished; every answer is kept. Go on with: earshift resume {record.id}",
+            f"\nNot finished; every answer is kept. Continue with: earshift resume {record.id}",
             exam=record.id,
             trials=len(self._session.trials),
         )
@@ -263,9 +263,9 @@ def _show_result(record: "ExamRecord", shown: dict[str, Any]) -> None:
     typer.echo(printable(shown["words"]))
     alarms, silent = shown["false_alarms"], shown["catch_trials"]
     grade = "" if verdict is None else f"; reliability {verdict['reliability']}"
-    typer.echo(f"Silent trials answered: {alarms} of {silent}{grade}")
+    typer.echo(f"Silent trials reported as heard: {alarms} of {silent}{grade}")
     before = {row["frequency_hz"]: _level(row) for row in shown["reference_thresholds"]}
-    columns = ["frequency", "threshold, dB HL", "95 % interval"]
+    columns = ["frequency", "threshold, dB HL", "95% interval"]
     rows = [
         [
             f"{row['frequency_hz']:g} Hz",

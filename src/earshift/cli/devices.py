@@ -109,7 +109,7 @@ def device_calibrated(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record a calibration. It stands in the reports of visits from that day on."""
+    """Record a calibration. It appears in the reports of visits from that day on."""
     from earshift.clinic.devices import record_calibration
 
     with opened(db) as store:
@@ -133,12 +133,14 @@ def device_calibrated(
 @devices.command("check", epilog=EXIT_CODES)
 def device_check(
     device_id: DeviceId,
-    listener: Annotated[str, typer.Option(help="Who listened: somebody whose hearing is known.")],
+    listener: Annotated[str, typer.Option(help="Who listened: someone whose hearing is known.")],
     right: Annotated[
         list[str],
-        typer.Option(help="Right ear, FREQUENCY=DB from the usual threshold, e.g. 1000=5."),
+        typer.Option(help="Right ear: dB from the usual threshold, FREQUENCY=DB, e.g. 1000=5."),
     ],
-    left: Annotated[list[str], typer.Option(help="The same for the left ear. Both repeat.")],
+    left: Annotated[
+        list[str], typer.Option(help="The same for the left ear. Both can be repeated.")
+    ],
     timezone: Timezone = None,
     db: Database = None,
     author: Author = None,
@@ -176,5 +178,7 @@ def _deviations(texts: Sequence[str]) -> dict[str, float]:
         try:
             found[f"{float(frequency):g}"] = float(level)
         except ValueError:
-            raise Refusal("a deviation is written FREQUENCY=DB such as 1000=5", got=text) from None
+            raise Refusal(
+                "a deviation must look like FREQUENCY=DB, such as 1000=5", got=text
+            ) from None
     return found

@@ -43,18 +43,18 @@ AcceptCalibration = Annotated[
     bool,
     typer.Option(
         "--accept-calibration",
-        help="Use the device though its calibration has expired or today's check is missing; "
+        help="Use the device even if its calibration has expired or today's check is missing; "
         "every result says so.",
     ),
 ]
 Practice = Annotated[
-    bool, typer.Option("--practice/--no-practice", help="Begin with tones to learn the task.")
+    bool, typer.Option("--practice/--no-practice", help="Start with practice tones.")
 ]
 NewVisit = Annotated[
-    bool, typer.Option("--new-visit", help="Begin a new visit even if there is one today.")
+    bool, typer.Option("--new-visit", help="Start a new visit even if there is one today.")
 ]
 SetAside = Annotated[
-    bool, typer.Option("--set-aside", help="Give up an unfinished exam of this ear first.")
+    bool, typer.Option("--set-aside", help="Abandon an unfinished exam of this ear first.")
 ]
 
 
@@ -100,7 +100,7 @@ def exam(
 
     Says which tone to present and takes the answer: y (heard), n (not heard), undo, pause, finish
     or quit. Every answer is stored before the next tone is shown. With --json every event is a line
-    of JSON, and answers are read in the same way.
+    of JSON; answers are typed the same way.
     """
     from earshift.clinic.begin import Wanted
 
@@ -124,7 +124,7 @@ def screen(
     ] = None,
     protocol: Annotated[
         str | None,
-        typer.Option(help="Ask for any change at all instead, with these settings: best or paper."),
+        typer.Option(help="Ask about any change instead, with these settings: best or paper."),
     ] = None,
     reference: Annotated[
         int | None,
@@ -149,7 +149,7 @@ def screen(
 ) -> None:
     """Has this ear changed since its reference? A few tones, with any audiometer at hand.
 
-    Works like `earshift exam`, and stops as soon as the answer is certain enough.
+    Works like `earshift exam`, and stops as soon as the answer is clear enough.
     """
     from earshift.clinic.begin import Wanted
 
@@ -212,11 +212,11 @@ def _limits(cap_db_hl: float, yes: bool) -> "Limits":
 
     limits = supervised_limits(cap_db_hl, confirmed=True)
     question = (
-        f"Tones of up to {cap_db_hl:g} dB HL can do harm if they are long or many. "
-        "Use them only with an examiner beside the person. Allow them?"
+        f"Tones of up to {cap_db_hl:g} dB HL can harm hearing if they are long or frequent. Use "
+        "them only with an examiner present. Allow them?"
     )
     if cap_db_hl > CAP_DB_HL and not yes and not confirmed(question):
-        typer.echo("Not begun", err=True)
+        typer.echo("Not started", err=True)
         raise typer.Exit(NOT_FINISHED)
     return limits
 

@@ -12,6 +12,7 @@ from earshift.cli.database import (
     Author,
     Database,
     author_name,
+    is_there,
     opened,
     plain_failures,
 )
@@ -30,19 +31,19 @@ def report(
     paper: Annotated[str, typer.Option(help="PDF: a4 or letter.")] = "a4",
     font: Annotated[
         list[Path] | None,
-        typer.Option(help="PDF: a TrueType file for scripts that the built-in font lacks."),
+        typer.Option(help="PDF: a TrueType font for scripts that the built-in font lacks."),
     ] = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a visit, one page for both ears, as HTML or PDF.
 
-    It shows the results as they were stored and never computes them again.
+    It shows the results as they were stored and never recomputes them.
     """
     kind = out.suffix.lower()
     with opened(db) as store:
         if kind not in (".html", ".pdf"):
-            raise Refusal("the name of a report ends in .html or .pdf", got=out.name)
+            raise Refusal("the name of a report must end in .html or .pdf", got=out.name)
         from earshift.report import write_html, write_pdf
 
         bundle = store.visit_bundle(visit_id)
@@ -59,15 +60,15 @@ def report(
     typer.echo(f"Report of visit {visit_id}: {out}")
 
 
-def _pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
+def pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
     """`--option LEFT=RIGHT`, any number of times; the last = divides, as texts may hold one."""
-    pairs = {}
+    found = {}
     for text in texts or ():
         left, equals, right = text.rpartition("=")
         if not equals or not left.strip() or not right.strip():
-            raise Refusal(f"{what} is written TEXT=MEANING", got=text)
-        pairs[left.strip()] = right.strip()
-    return pairs
+            raise Refusal(f"{what} must look like TEXT=MEANING", got=text)
+        found[left.strip()] = right.strip()
+    return found
 
 
 def _levels(texts: Sequence[str] | None) -> float | dict[float, float] | None:
@@ -75,11 +76,11 @@ def _levels(texts: Sequence[str] | None) -> float | dict[float, float] | None:
     try:
         if texts is not None and len(texts) == 1 and "=" not in texts[0]:
             return float(texts[0])
-        pairs = _pairs(texts, "--no-response-db")
-        return {float(f): float(level) for f, level in pairs.items()} or None
+        found = pairs(texts, "--no-response-db")
+        return {float(f): float(level) for f, level in found.items()} or None
     except ValueError:
         raise Refusal(
-            "--no-response-db is a level such as 90, or FREQUENCY=LEVEL such as 8000=85",
+            "--no-response-db must be a level such as 90, or FREQUENCY=LEVEL such as 8000=85",
             got=", ".join(texts or ()),
         ) from None
 
@@ -111,16 +112,22 @@ def import_references(
         typer.Option(help="Level tried where there was no response: 90, or 8000=85 for each."),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--every", help="Also take audiograms flagged as no baseline.")
+        bool, typer.Option("--every", help="Also import audiograms flagged as not a baseline.")
     ] = False,
     method_offset: Annotated[
         float, typer.Option(help="dB by which the method reads too high, e.g. 2.5 for 5 dB steps.")
     ] = 0.0,
     skip_rejected: Annotated[
-        bool, typer.Option("--skip-rejected", help="Store the good rows even if others are bad.")
+        bool, typer.Option("--skip-rejected", help="Store the other rows if some are rejected.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Read and report, but store nothing.")
+        bool, typer.Option("--dry-run", help="Report every row that would be refused; no storing.")
+    ] = False,
+    decimal_comma: Annotated[
+        bool, typer.Option("--decimal-comma", help="CSV: numbers are written 12,5.")
+    ] = False,
+    day_first: Annotated[
+        bool, typer.Option("--day-first", help="CSV: dates are written 31.12.2026.")
     ] = False,
     timezone: Annotated[
         str | None,
@@ -134,16 +141,16 @@ def import_references(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Store audiograms from elsewhere as references to screen against.
+    """Import audiograms from other sources, as references for screens.
 
-    Lists every row that cannot be taken, with the reason. Nothing is stored then, unless
-    --skip-rejected says to store the others. Times without a zone need --timezone.
+    Lists every row that cannot be imported, with the reason. Nothing is stored then, unless
+    --skip-rejected is given. Times without a zone need --timezone.
     """
     from earshift.clinic.audiograms import ImportedFile
     from earshift.formats import read_references
 
     with plain_failures():
-        columns = _pairs(column, "--column")
+        columns = pairs(column, "--column")
         if person_column is not None:
             columns[person_column] = "person"
         found = read_references(
@@ -151,12 +158,16 @@ def import_references(
             kind,
             timezone=timezone,
             columns=columns,
-            sentinels=_pairs(sentinel, "--sentinel"),
+            sentinels=pairs(sentinel, "--sentinel"),
             no_response_db_hl=_levels(no_response_db),
             baselines_only=not every,
             method_offset_db=method_offset,
+            decimal_comma=decimal_comma,
+            day_first=day_first,
             person=person,
         )
+    if found.accepted and (not dry_run or is_there(db)):
+        found = _judged(found, db, author, timezone)
     done = ImportedFile(found, refused=bool(found.rejected) and not skip_rejected)
     stores = not done.refused and not dry_run
     if stores and found.accepted:
@@ -167,6 +178,18 @@ def import_references(
         _show_import(done, stores)
     with plain_failures():
         done.require_some(str(file))
+
+
+def _judged(
+    found: "References", db: str | None, author: str | None, timezone: str | None
+) -> "References":
+    from earshift.clinic.audiograms import judged_by_store
+    from earshift.clinic.zones import local_zone
+
+    with opened(db) as store:
+        return judged_by_store(
+            store, found, author=author_name(author), zone=timezone or local_zone()
+        )
 
 
 def _store(
@@ -205,7 +228,7 @@ def _show_import(done: "ImportedFile", stored: bool) -> None:
     for title, rows in (("Rejected", found.rejected), ("Left out", found.left_out)):
         if rows:
             table(title, ["row", "reason"], [[row.row, row.reason] for row in rows])
-    typer.echo(f"{len(found.accepted)} audiograms can be taken")
+    typer.echo(f"{len(found.accepted)} audiograms can be imported")
     if stored:
         again = f"; {len(done.known)} were stored before" if done.known else ""
         typer.echo(f"{len(done.added)} stored{again}")

@@ -28,8 +28,8 @@ def person_history(
 ) -> None:
     """Show every exam of a person's ears against the baseline, with P(changed).
 
-    Says when a persistent shift or an improvement is a reason to revise the baseline. A
-    professional decides that: `earshift person baseline`.
+    Says when a persistent shift or an improvement is a reason to revise the baseline. That is for a
+    professional to decide: `earshift person baseline`.
     """
     from earshift.clinic.history import ear_history
     from earshift.clinic.people import find_person

@@ -14,7 +14,7 @@ from earshift.engine.refusal import Refusal
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from earshift.records import ExamRecord, ResultRecord, Visit
+    from earshift.records import ExamRecord, Person, ResultRecord, Visit
 
 SEXES = "female, male, other or unknown"
 RETENTION = (
@@ -41,18 +41,42 @@ Code = Annotated[str | None, typer.Option(help="The clinic's own number for the 
 Name = Annotated[str | None, typer.Option(help="Name.")]
 Born = Annotated[str | None, typer.Option(help="Date of birth, YYYY-MM-DD.")]
 Sex = Annotated[str | None, typer.Option(help=f"{SEXES}.")]
+Department = Annotated[str | None, typer.Option(help="Department.")]
+Job = Annotated[str | None, typer.Option(help="Job.")]
+Hired = Annotated[str | None, typer.Option(help="First day at work, YYYY-MM-DD.")]
+Left = Annotated[
+    str | None, typer.Option(help="Day from which they are no longer at work, YYYY-MM-DD.")
+]
 Reason = Annotated[str, typer.Option(help="The reason; it is stored with the change.")]
 
 
 def _identity(
-    code: str | None, name: str | None, born: str | None, sex: str | None
+    code: str | None,
+    name: str | None,
+    born: str | None,
+    sex: str | None,
+    department: str | None,
+    job: str | None,
+    hired: str | None,
+    left: str | None,
 ) -> dict[str, Any]:
     """Only what was given; an empty text means that it is not known."""
     from earshift.clinic.people import clean_identity
     from earshift.days import today
 
-    day: date | str | None = born and as_date(born, "a date of birth")
-    given = {"code": code, "name": name, "birth_date": day, "sex": sex}
+    def day(text: str | None, what: str) -> date | str | None:
+        return text and as_date(text, what)
+
+    given = {
+        "code": code,
+        "name": name,
+        "birth_date": day(born, "a date of birth"),
+        "sex": sex,
+        "department": department,
+        "job": job,
+        "hired_on": day(hired, "the first day at work"),
+        "left_on": day(left, "the day of leaving"),
+    }
     return clean_identity({k: v for k, v in given.items() if v is not None}, today())
 
 
@@ -62,13 +86,18 @@ def person_add(
     name: Name = None,
     born: Born = None,
     sex: Sex = None,
+    department: Department = None,
+    job: Job = None,
+    hired: Hired = None,
+    left: Left = None,
     db: Database = None,
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Add a person. All of it may be left out; no two people have the same code."""
+    """Add a person. Everything is optional, but no two people can have the same code."""
     with opened(db) as store:
-        person = store.add_person(author=author_name(author), **_identity(code, name, born, sex))
+        identity = _identity(code, name, born, sex, department, job, hired, left)
+        person = store.add_person(author=author_name(author), **identity)
     if as_json:
         show_json(asdict(person))
     else:
@@ -98,21 +127,33 @@ def person_list(
         [
             person.id,
             person.code,
-            "(erased)" if person.erased_at else person.name,
+            _known_as(person),
             person.birth_date,
             person.sex,
+            person.department,
         ]
         for person in page
     ]
-    table("People", ["id", "code", "name", "born", "sex"], rows)
+    table("People", ["id", "code", "name", "born", "sex", "department"], rows)
     if more:
         typer.echo(f"More: earshift person list --after {page[-1].id}")
+
+
+def _known_as(person: "Person") -> str | None:
+    if person.erased_at is not None:
+        return "(erased)"
+    if person.merged_into is not None:
+        return f"{person.name or ''} (another record of person {person.merged_into})".strip()
+    if person.left_on is not None:
+        return f"{person.name or ''} (left on {person.left_on})".strip()
+    return person.name
 
 
 @people.command("show", epilog=EXIT_CODES)
 def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
     """Show a person with all exams and their results."""
     from earshift.clinic.people import find_person
+    from earshift.clinic.worklist import next_due
 
     with opened(db) as store:
         person = find_person(store, who)
@@ -120,6 +161,7 @@ def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
         exams = store.exams(person.id)
         results = {exam.id: store.results(exam.id) for exam in exams}
         notes = store.notes(person.id)
+        due, others = next_due(store, person.id), store.merged_into(person.id)
     if as_json:
         show_json(
             {
@@ -136,7 +178,16 @@ def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
     typer.echo(person_label(person))
     if person.erased_at is not None:
         typer.echo(f"Erased on {person.erased_at:%Y-%m-%d}")
-    for name, value in (("born", person.birth_date), ("sex", person.sex)):
+    for name, value in (
+        ("born", person.birth_date),
+        ("sex", person.sex),
+        ("department", person.department),
+        ("job", person.job),
+        ("hired", person.hired_on),
+        ("left", person.left_on),
+        ("next full audiogram due", due),
+        ("other records of the same person", ", ".join(f"id:{one.id}" for one in others) or None),
+    ):
         if value is not None:
             typer.echo(f"{name}: {printable(value)}")
     rows = [_exam_row(exam, visits[exam.visit_id], results[exam.id]) for exam in exams]
@@ -182,20 +233,27 @@ def person_correct(
     name: Name = None,
     born: Born = None,
     sex: Sex = None,
+    department: Department = None,
+    job: Job = None,
+    hired: Hired = None,
+    left: Left = None,
     db: Database = None,
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Correct code, name, date of birth or sex. What was known before is kept.
+    """Correct a person's details. The earlier details are kept.
 
-    An empty text (--name "") means that it is not known.
+    An empty text (--name "") means unknown.
     """
     from earshift.clinic.people import find_person
 
     with opened(db) as store:
-        changes = _identity(code, name, born, sex)
+        changes = _identity(code, name, born, sex, department, job, hired, left)
         if not changes:
-            raise Refusal("nothing to correct: give --code, --name, --born or --sex")
+            raise Refusal(
+                "nothing to correct: give --code, --name, --born, --sex, --department, --job, "
+                "--hired or --left"
+            )
         person = find_person(store, who)
         person = store.correct_person(
             person.id, author=author_name(author), reason=reason, **changes
@@ -211,7 +269,7 @@ def person_erase(
     who: Who,
     reason: Reason,
     delete_trials: Annotated[
-        bool, typer.Option("--delete-trials", help="Delete the visits and all answers as well.")
+        bool, typer.Option("--delete-trials", help="Also delete the visits and all answers.")
     ] = False,
     yes: Yes = False,
     db: Database = None,
@@ -238,5 +296,51 @@ def person_erase(
     else:
         typer.echo(f"Erased person {erased.id}")
     typer.echo(
-        "Backups and exports made before still hold this person: delete them as well", err=True
+        "Earlier backups and exports still contain this person: delete them as well", err=True
     )
+
+
+@people.command("merge", epilog=EXIT_CODES)
+def person_merge(
+    who: Who,
+    into: Annotated[str, typer.Option(help="The record that stays, by id or code.")],
+    reason: Reason,
+    yes: Yes = False,
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make two records of one person one: the visits of PERSON are the other's from now on.
+
+    Nothing is moved or lost: `earshift person separate` undoes it.
+    """
+    from earshift.clinic.people import find_person
+
+    with opened(db) as store:
+        person, stays = find_person(store, who), find_person(store, into)
+        typer.echo(f"{person_label(person)} is {person_label(stays)}", err=True)
+        if not yes and not confirmed("Make them one?"):
+            typer.echo("Nothing was changed", err=True)
+            raise typer.Exit(NOT_FINISHED)
+        merge = store.merge_people(person.id, stays.id, author=author_name(author), reason=reason)
+    if as_json:
+        show_json(asdict(merge))
+    else:
+        typer.echo(f"Person {person.id} goes by person {stays.id} from now on")
+
+
+@people.command("separate", epilog=EXIT_CODES)
+def person_separate(
+    person_id: Annotated[int, typer.Argument(metavar="ID", min=1, help="Id of the record.")],
+    reason: Reason,
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Undo a merge: the record has its own visits again."""
+    with opened(db) as store:
+        merge = store.separate_people(person_id, author=author_name(author), reason=reason)
+    if as_json:
+        show_json(asdict(merge))
+    else:
+        typer.echo(f"Person {person_id} is a record of its own again")

@@ -46,9 +46,9 @@ LOG = {
 @app.command(epilog=EXIT_CODES)
 def serve(
     db: Database = None,
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen at; 0 takes any free one.")
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 means any free one.")
     ] = 8400,
     workers: Annotated[
         int, typer.Option(min=1, help="Number of processes that answer requests.")
@@ -57,7 +57,7 @@ def serve(
     key: Annotated[str | None, typer.Option(help="File with the key of the certificate.")] = None,
     behind_proxy: Annotated[
         str | None,
-        typer.Option(help="IP address of the proxy in front; only the proxy is answered then."),
+        typer.Option(help="IP address of the proxy in front; only that proxy is then answered."),
     ] = None,
     allowed_host: Annotated[
         list[str] | None,
@@ -106,7 +106,7 @@ def serve(
         typer.echo(f"earshift serves {described} at {settings.address}")
         if settings.single_user:
             link = f"{settings.address}open?token={token}"
-            typer.echo(f"Open this link; it works once and is for you alone:\n  {link}")
+            typer.echo(f"Open this link. It works once and is for you alone:\n  {link}")
         typer.echo("Stop with Ctrl-C.")
         if settings.loopback and settings.behind_proxy is None and not no_browser:
             _open_browser(link)
@@ -139,7 +139,7 @@ def _listen(settings: "Settings") -> socket.socket:
         return socket.create_server((settings.host, settings.port), family=family, backlog=512)
     except OSError as error:
         raise Refusal(
-            f"cannot listen at {settings.host} port {settings.port}: {error.strerror or error}",
+            f"cannot listen on {settings.host} port {settings.port}: {error.strerror or error}",
             code="port-taken",
         ) from None
 

@@ -44,7 +44,7 @@ def simulate(
         str | None, typer.Option(help="Or a threshold-shift rule: osha-sts, niosh-15 or msha-sts.")
     ] = None,
     seed: Seed = 0,
-    max_tones: Annotated[int, typer.Option(min=1, help="Stop undecided after so many tones.")] = 30,
+    max_tones: Annotated[int, typer.Option(min=1, help="Stop after this many tones.")] = 30,
     first_tones: Annotated[int, typer.Option(min=1, help="Tones of the reference exam.")] = 50,
     spread: Annotated[float, typer.Option(help="Spread of the simulated listener, dB.")] = 3.0,
     lapse: Annotated[float, typer.Option(help="Probability of missing an audible tone.")] = 0.0,
@@ -148,8 +148,8 @@ def demo(
     console = Console(quiet=as_json)
     console.print(
         f"A simulated person with {DEMO_OLD} hearing loss. First a full exam of 50 tones; then two "
-        "screens against it:\nthe same ear unchanged, and the ear after it fell to "
-        f"{DEMO_NEW} loss. The program does not know which is which."
+        "screens against it:\nthe same ear unchanged, and the ear after its loss has become "
+        f"{DEMO_NEW}. The program does not know which is which."
     )
     before = earshift.Listener.of_class(DEMO_OLD, seed=(seed, 1))
     first = _first_exam(before, seed, 50, as_json, "first exam")

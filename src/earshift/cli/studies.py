@@ -33,6 +33,24 @@ Cluster = Annotated[
 Reps = Annotated[int, typer.Option(min=1, help="Repetitions of every condition.")]
 
 
+def _retired(why: str) -> Any:
+    """An option of 0.1.0 that is taken as before, so that scripts still run, but warns."""
+    says = f"No longer does anything: {why}."
+
+    def warn(context: typer.Context, option: typer.CallbackParam, value: int) -> int:
+        source = context.get_parameter_source(str(option.name))
+        if source is not None and source.name != "DEFAULT":
+            typer.secho(f"earshift: {option.opts[0]}: {says}", fg="yellow", err=True)
+        return value
+
+    return typer.Option(min=0, callback=warn, help=says)
+
+
+Full = Annotated[int, _retired("no full audiograms follow; --exams has those of first exams")]
+Frontier = Annotated[int, _retired("all screens decide by one Bayes factor, at no other limits")]
+Sensitivity = Annotated[int, _retired("screens of both ears rest on one belief about their tie")]
+
+
 def _run_study(
     cases: "Sequence[Case]",
     out: Path,
@@ -309,7 +327,8 @@ def study_ears(
         f"earshift study ears --half {half} --protocols {protocols} --reps {reps} --seed {seed}"
     )
     named = {ear.name: ear for group in known.values() for ear in group}
-    _variants(cases, title, command, out, jobs, cluster, as_json, ears=named)
+    frontier = protocols == "candidates"
+    _variants(cases, title, command, out, jobs, cluster, as_json, ears=named, frontier=frontier)
 
 
 @study.command("rules")
@@ -326,11 +345,11 @@ def study_rules(
     pairs: Annotated[int, typer.Option(min=0, help="Pairs of workers.")] = 700,
     exams: Annotated[int, typer.Option(min=0, help="Ears of the study of first exams.")] = 150,
     compared: Annotated[
-        int, typer.Option(min=0, help="Ears tested by audiograms as people take them today.")
+        int, typer.Option(min=0, help="Ears tested by audiograms as they are taken today.")
     ] = 300,
     bald: Annotated[int, typer.Option(min=0, help="Ears tested by BALD, then compared.")] = 30,
     calibration: Annotated[
-        int, typer.Option(min=0, help="Ears for calibration, eight shifts each and rule.")
+        int, typer.Option(min=0, help="Ears for calibration, eight shifts each per rule.")
     ] = 150,
     model: Annotated[
         int, typer.Option(min=0, help="References to draw ears of the model from, eight each.")
@@ -338,6 +357,8 @@ def study_rules(
     brute: Annotated[
         int, typer.Option(min=0, help="Screens checked by brute force, and half as many exams.")
     ] = 20,
+    full: Full = 40,
+    frontier: Frontier = 60,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,
@@ -370,6 +391,7 @@ def study_rules(
             "brute_exams": model_checks.brute_exam_cases(drawn, brute // 2, seed),
         }
     frames = _run_parts(parts, out, jobs, cluster, as_json)
+    frames |= first_exams.beside_peers(frames, out / "peers.csv")
     command = (
         f"earshift study rules --half {half} --people {people} --pairs {pairs} --exams {exams} "
         f"--compared {compared} --bald {bald} --calibration {calibration} --model {model} "
@@ -389,6 +411,7 @@ def study_both(
     ),
     people: Annotated[int, typer.Option(min=2, help="People examined, both ears of each.")] = 150,
     screened: Annotated[int, typer.Option(min=2, help="How many of them are screened.")] = 100,
+    sensitivity: Sensitivity = 40,
     jobs: Jobs = 2,
     cluster: Cluster = None,
     seed: Seed = 0,

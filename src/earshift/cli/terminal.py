@@ -51,7 +51,7 @@ def as_date(text: str, what: str) -> date:
     try:
         return datetime.strptime(text.strip(), "%Y-%m-%d").date()
     except ValueError:
-        raise Refusal(f"{what} is written YYYY-MM-DD", got=text) from None
+        raise Refusal(f"{what} must look like YYYY-MM-DD", got=text) from None
 
 
 def read_line() -> str | None:

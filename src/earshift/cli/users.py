@@ -51,7 +51,7 @@ def _new_password(from_stdin: bool) -> str:
         line = sys.stdin.readline(2000)
         return line.rstrip("\r\n")
     if not sys.stdin.isatty():
-        raise Refusal("a password is typed at a terminal", code="not-a-terminal")
+        raise Refusal("a password must be typed at a terminal", code="not-a-terminal")
     import getpass
 
     first = getpass.getpass("New password (not shown): ")
@@ -156,7 +156,7 @@ def token_add(
     db: Database = None,
     author: Author = None,
 ) -> None:
-    """Make an API token and print it. It is shown only this once."""
+    """Create an API token and print it. It is shown only once."""
     with opened(db) as store:
         key, secret = _accounts(store).make_token(
             user, name=name, days=days, role=role, author=author_name(author)
@@ -193,7 +193,7 @@ def token_revoke(
     db: Database = None,
     author: Author = None,
 ) -> None:
-    """End a token at once."""
+    """Revoke a token: it stops working at once."""
     with opened(db) as store:
         _accounts(store).revoke_token(public_id, author=author_name(author))
-    typer.echo("The token has ended")
+    typer.echo("The token no longer works")

@@ -1,14 +1,14 @@
 """Audiograms from elsewhere: typed in from paper, or read from a file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 
 from earshift import __version__
 from earshift.days import noon
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
-from earshift.formats import References
+from earshift.formats import References, Rejected
 from earshift.records import ExamRecord
 from earshift.store import Store
 
@@ -31,7 +31,7 @@ def store_typed_audiogram(
     """Store a reference that was typed in from paper. A day without an hour is stored at noon."""
     if measured_on is not None and not EARLIEST_MEASURED <= measured_on <= today:
         raise Refusal(
-            f"an audiogram was measured on a day from {EARLIEST_MEASURED} to today",
+            f"the day of an audiogram must lie between {EARLIEST_MEASURED} and today",
             got=measured_on,
         )
     audiogram = Audiogram(thresholds_db_hl, no_response_db_hl=no_response_db_hl)
@@ -64,17 +64,32 @@ class ImportedFile:
         """Refuse a file of which nothing was taken."""
         if self.refused:
             raise Refusal(
-                f"{len(self.found.rejected)} rows cannot be taken, so nothing was stored",
+                f"{len(self.found.rejected)} rows cannot be imported, so nothing was stored",
                 code="rejected-rows",
             )
         if not self.found.accepted:
-            raise Refusal("{file} holds no audiogram that can be taken", file=file)
+            raise Refusal("{file} contains no audiogram that can be imported", file=file)
+
+
+def judged_by_store(store: Store, found: References, *, author: str, zone: str) -> References:
+    """What a file gave, with the rows that the store would refuse among the rejected ones."""
+    refused = store.refused_imports(found.accepted, author=author, zone=zone)
+    rejected = [
+        Rejected(found.accepted[place].row, str(refusal), refusal.sentence)
+        for place, refusal in refused.items()
+    ]
+    return replace(
+        found,
+        accepted=tuple(one for place, one in enumerate(found.accepted) if place not in refused),
+        rejected=tuple(sorted((*found.rejected, *rejected), key=lambda one: one.row)),
+    )
 
 
 def store_references(
     store: Store, found: References, *, author: str, zone: str, skip_rejected: bool = False
 ) -> ImportedFile:
     """Store what was read: all of it, or nothing when a row was rejected and not to be skipped."""
+    found = judged_by_store(store, found, author=author, zone=zone)
     if found.rejected and not skip_rejected:
         return ImportedFile(found, refused=True)
     if not found.accepted:

@@ -97,12 +97,12 @@ def _question(wanted: Wanted) -> Rule | None:
     if wanted.rule is not None and wanted.protocol is not None:
         raise Conflict("give a rule or a protocol, not both: they ask different questions")
     if wanted.protocol is not None and wanted.protocol not in PROTOCOLS:
-        raise Conflict(f"the protocol is not one of {', '.join(PROTOCOLS)}", got=wanted.protocol)
+        raise Conflict(f"the protocol must be one of {', '.join(PROTOCOLS)}", got=wanted.protocol)
     if wanted.rule is None:
         return None
     if wanted.rule not in RULES:
         known = [name for name, rule in RULES.items() if wanted.accept_unverified or rule.verified]
-        raise Conflict(f"the rule is not one of {', '.join(known)}", got=wanted.rule)
+        raise Conflict(f"the rule must be one of {', '.join(known)}", got=wanted.rule)
     rule = RULES[wanted.rule]
     note = unverified_note(rule)
     if note is not None and not wanted.accept_unverified:
@@ -121,7 +121,7 @@ def require_by_hand(record: ExamRecord) -> None:
     """Refuse to present an exam by hand that a device plays in its browser."""
     if Delivery.from_dict(record.delivery).sound is not None:
         raise Conflict(
-            "{exam} is played by a device in its browser", code="plays-in-browser", exam=record.id
+            "{exam} is played by a browser device", code="plays-in-browser", exam=record.id
         )
 
 

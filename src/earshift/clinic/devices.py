@@ -31,8 +31,8 @@ LONGEST_CALIBRATION = timedelta(days=2 * 366)  # 29 CFR 1910.95(h)(5): exhaustiv
 BLOCKED = "A daily check failed: the device has to be calibrated before it is used again."
 NOT_CHECKED = "The device was not checked with a listener today."
 RELATIVE = (
-    "The device is not calibrated: its levels are relative, and a screen compares only with an "
-    "exam on the same device."
+    "The device is not calibrated: its levels are relative, and a screen can only be compared "
+    "with an exam on the same device."
 )
 EARS_AS_COUPLER = "a listener's ears"
 
@@ -156,7 +156,7 @@ def delivery_by_hand(now: DeviceToday | None, *, accept_calibration: bool = Fals
     """How a test is given on an audiometer at hand, without anything that plays by itself."""
     if now is not None and now.sound is not None:
         raise Conflict(
-            "{device} plays in its browser and not by hand",
+            "{device} plays in its own browser, not by hand",
             code="plays-in-browser",
             device=now.device.id,
         )
@@ -187,9 +187,9 @@ def record_calibration(
     if kind in calibration.MEASURED_KINDS:
         table = _table(device, coupler, retspl, full_scale_db_spl, floor_dbfs)
     if done_on > today:
-        raise Refusal("the day of a calibration is not in the future", got=done_on)
+        raise Refusal("the day of a calibration must not be in the future", got=done_on)
     if due_on > done_on + LONGEST_CALIBRATION:
-        raise Refusal("the next calibration is due within two years", got=due_on)
+        raise Refusal("the next calibration must be due within two years", got=due_on)
     return store.add_calibration(
         device.id,
         author=author,
@@ -211,7 +211,7 @@ def _table(
 ) -> dict[str, Any]:
     if not device.fingerprint:
         if full_scale_db_spl is not None:
-            raise Refusal("an audiometer keeps its own table; none is entered here")
+            raise Refusal("an audiometer has its own table; none can be entered here")
         return {}
     if retspl is None or full_scale_db_spl is None:
         raise Refusal(
@@ -222,11 +222,11 @@ def _table(
     if isinstance(retspl, str):
         preset = retspl_presets().get(retspl)
         if preset is None:
-            raise Refusal("there is no RETSPL table of this name", got=retspl)
+            raise Refusal("there is no RETSPL table with this name", got=retspl)
         if device.transducer not in ("unknown", preset.transducer):
-            raise Refusal(f"this RETSPL table is for {preset.transducer} earphones, not others")
+            raise Refusal(f"this RETSPL table is only for {preset.transducer} earphones")
         if preset.coupler != coupler:
-            raise Refusal(f"this RETSPL table is for the coupler {preset.coupler}, not another")
+            raise Refusal(f"this RETSPL table is only for the coupler {preset.coupler}")
         values = {f"{f:g}": level for f, level in preset.db_spl.items()}
         source = f"{preset.name}: {preset.source} ({preset.status})"
     table = {
@@ -279,8 +279,8 @@ def compare_devices(
     if relative or reference.relative:
         if not (relative and reference.relative and same and device_id is not None):
             raise Conflict(
-                "{exam} cannot be the reference: levels without calibration compare only with "
-                "those of the same device, earphones and volume",
+                "{exam} cannot be the reference: uncalibrated levels can only be compared on the "
+                "same device, with the same earphones and volume",
                 exam=reference.id,
             )
         return CALIBRATED_OFFSET_DB, ""
@@ -294,7 +294,7 @@ def compare_devices(
         for one, day in ((visit.device_id, then), (device_id, today))
     ]
     if states == [calibration.CALIBRATED, calibration.CALIBRATED]:
-        return CALIBRATED_OFFSET_DB, "Another device than the reference's, both calibrated."
+        return CALIBRATED_OFFSET_DB, "Not the reference's device, but both were calibrated."
     return UNKNOWN_OFFSET_DB, "Reference calibration unknown."
 
 
@@ -313,18 +313,19 @@ def require_same_conditions(store: Store, record: ExamRecord, today: date) -> No
     visit = store.visit(record.visit_id)
     if local_day(visit.started_at, visit.zone) != today:
         raise Conflict(
-            "this visit was on another day", advice="give the exam up and begin a new test"
+            "this visit was on another day", advice="abandon the exam and start a new test"
         )
     if visit.device_id is None:
         return
     device = store.device(visit.device_id)
     if calibration.daily_check(store.calibrations(device.id), today) == "failed":
         raise Conflict(
-            "a daily check of the device has failed: it has to be calibrated first",
+            "the device failed a daily check: it has to be calibrated first",
             code="device-blocked",
             device=device.id,
         )
     if sound_of(store, device, today) != Delivery.from_dict(record.delivery).sound:
         raise Conflict(
-            "the device was calibrated anew", advice="give the exam up and begin a new test"
+            "the device has been calibrated again since",
+            advice="abandon the exam and start a new test",
         )

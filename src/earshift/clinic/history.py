@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from earshift.store import Store
 
 PERSISTENT, IMPROVED = "persistent shift", "improvement"
-UNDATED = "the date is unknown, this is when it was imported"
+UNDATED = "the date is unknown; this is when it was imported"
 
 
 @dataclass(frozen=True)
@@ -112,9 +112,9 @@ def propose(occasions: Sequence[Occasion], rule: Rule, baseline: int | None) -> 
         return Proposal(
             IMPROVED,
             measured[-1].exam_id,
-            "The newest full exam is better than the baseline by as much as the "
-            f"{rule_title(rule.name)} rule asks for the worse: it could become the "
-            "baseline, if a professional agrees.",
+            "The newest full exam is better than the baseline by at least the shift that the "
+            f"{rule_title(rule.name)} rule requires: it could become the baseline, if a "
+            "professional agrees.",
         )
     return None
 

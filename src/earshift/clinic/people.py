@@ -29,6 +29,7 @@ def find_person(store: Store, given: str) -> Person:
         except NotFound:
             if by_code is None:
                 raise
+    by_code, by_id = (_as_one(store, one) for one in (by_code, by_id))
     if by_code is not None and by_id is not None and by_code.id != by_id.id:
         raise Refusal(
             "this is the id of one person and the code of another",
@@ -42,16 +43,21 @@ def find_person(store: Store, given: str) -> Person:
     return found
 
 
+def _as_one(store: Store, person: Person | None) -> Person | None:
+    """The record that somebody goes by, of whom there are several."""
+    if person is None or person.merged_into is None:
+        return person
+    return store.person(person.merged_into)
+
+
 def check_birth_date(born: date | None, today: date) -> None:
     """Refuse a date on which nobody who is tested today was born."""
     if born is not None and not EARLIEST_BIRTH <= born <= today:
-        raise Refusal(
-            f"a date of birth is not before {EARLIEST_BIRTH} and not in the future", got=born
-        )
+        raise Refusal(f"a date of birth must lie between {EARLIEST_BIRTH} and today", got=born)
 
 
 def clean_identity(given: dict[str, Any], today: date) -> dict[str, Any]:
-    """Code, name, birth date and sex as they are stored: blank text is no text."""
+    """What is known of somebody as it is stored: blank text is no text."""
     clean: dict[str, Any] = {
         name: (value.strip() or None) if isinstance(value, str) else value
         for name, value in given.items()

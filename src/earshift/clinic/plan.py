@@ -116,7 +116,7 @@ def plan_continuation(store: Store, screen: ExamRecord) -> Plan:
     """The full exam of an ear that begins with every tone of its screen."""
     procedure = rebuild(screen, store.trials(screen.id))
     if not isinstance(procedure, Screen):
-        raise Conflict("{exam} is a full exam already", exam=screen.id)
+        raise Conflict("{exam} is already a full exam", exam=screen.id)
     delivery = replace(
         Delivery.from_dict(screen.delivery), continues=screen.id, loud_confirmed=False
     )

@@ -18,8 +18,8 @@ STEP_DB = 5.0  # between practice levels
 SOUGHT_UP_TO_DB = 40.0  # in relative levels: a person who hears nothing up to here has no sound
 
 TURN_DOWN = "The softest tone was heard: turn the volume down, or check that nothing amplifies it."
-VOLUME_MOVED = "The volume is not what it was before the break: set it as it was."
-TURN_UP = "No soft tone was heard: turn the volume up to where it was set, and check the earphones."
+VOLUME_MOVED = "The volume is not what it was before the break: set it back."
+TURN_UP = "No soft tone was heard: turn the volume back up, and check the headphones."
 PROBLEMS = (TURN_DOWN, TURN_UP, VOLUME_MOVED)
 
 
@@ -87,6 +87,6 @@ def missed_practice(practised: Sequence[TrialRecord]) -> str:
         return ""
     loudest = max(trial.played_db_hl or 0.0 for trial in practised)
     return (
-        f"No practice tone was heard up to {loudest:g} dB HL: check earphones, ear, "
-        "instruction and response before relying on this."
+        f"No practice tone was heard up to {loudest:g} dB HL: check the earphones, the ear, the "
+        "instructions and the response before relying on this result."
     )

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from earshift.clinic.rebuild import carried_trials, rebuild
+from earshift.clinic.site import site_settings
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.exam import Exam
 from earshift.engine.refusal import Conflict
@@ -11,7 +12,7 @@ from earshift.records import ExamRecord, Visit, measured_or_entered_at
 from earshift.store import Store
 
 UNRELIABLE = "its answers were not reliable"
-CAUTION = "Its answers were not reliable: it is compared with only when it is chosen."
+CAUTION = "Its answers were not reliable: it is used as a reference only if you choose it."
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,7 @@ def choices(
     """
     usable, _ = references(store, person_id, ear, relative_device=relative_device)
     chosen = store.baseline(person_id, ear)
+    quiet = int(site_settings(store)["baseline_quiet_hours"].value)
     first = usable[0].id if usable else None
     found = []
     for record in store.exams(person_id, ear=ear):
@@ -51,11 +53,24 @@ def choices(
                 baseline=is_baseline,
                 default=is_baseline and reason is None,
                 reason=None if reason is None else f"{reason[0].upper()}{reason[1:]}.",
-                caution=CAUTION if reason is None and _unreliable(store, record) else None,
+                caution=None if reason is not None else _caution(store, record, visit, quiet),
             )
         )
     found.sort(key=lambda one: (measured_or_entered_at(one.record, one.visit), one.record.id))
     return sorted(found, key=lambda one: (not one.default, one.reason is not None))
+
+
+def _caution(store: Store, record: ExamRecord, visit: Visit, quiet_hours: int) -> str | None:
+    """What to know before an exam is compared with."""
+    if _unreliable(store, record):
+        return CAUTION
+    hours = visit.checklist.get("hours_since_noise")
+    if hours is not None and hours < quiet_hours:
+        return (
+            f"Only {hours:g} hours after noise: a baseline has {quiet_hours} hours without it "
+            "(29 CFR 1910.95(g)(5); hearing protectors may take their place)."
+        )
+    return None
 
 
 def baseline_exam(store: Store, person_id: int, ear: str) -> int | None:
@@ -88,7 +103,7 @@ def reference_for(
         visit = store.visit(record.visit_id)
         reason = _why_no_reference(record, visit, simulated, relative_device)
         if visit.person_id != person_id:
-            reason = "it is another person's"
+            reason = "it belongs to another person"
         elif record.ear != ear:
             reason = f"it is of the {record.ear} ear, and ears are never mixed"
         if reason is not None:
@@ -138,7 +153,7 @@ def references(
         visit = store.visit(record.visit_id)
         reason = _why_no_reference(record, visit, simulated, relative_device)
         if reason is None and _unreliable(store, record):
-            reason = f"{UNRELIABLE}: it serves only when it is chosen"
+            reason = f"{UNRELIABLE}: it is used only if it is chosen"
         if reason is None:
             usable.append((measured_or_entered_at(record, visit), record.id, record))
         elif record.kind != "screen":
@@ -158,13 +173,13 @@ def _why_no_reference(
     if visit.mode == "simulated" and not simulated:
         return "its answers were simulated"
     if relative_device is not None and not (record.relative and visit.device_id == relative_device):
-        return "levels without calibration compare only with the same device's"
+        return "uncalibrated levels can only be compared on the same device"
     if relative_device is None and record.relative:
         return "its levels are relative to an uncalibrated device"
     if record.kind == "audiogram":
         return None
     if record.kind != "exam":
-        return "a screen is no full exam"
+        return "a screen is not a full exam"
     return None if record.state == "done" else f"it is {record.state} and not a full exam"
 
 

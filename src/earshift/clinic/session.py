@@ -341,7 +341,7 @@ class Session:
         """Take the newest answer back: the row stays and is voided, and the same is asked again."""
         live = live_trials(self.trials)
         if not live:
-            raise Conflict("there is no answer to take back")
+            raise Conflict("there is no answer to undo")
         voided = self.store.void_trial(
             live[-1].id, author=self.author, reason=reason, expected=self.snapshot.counts
         )
@@ -387,8 +387,7 @@ class Session:
         cleared = isinstance(self.procedure, Screen) and self.procedure.decision == "unchanged"
         if cleared and self._catch_missing:
             raise Conflict(
-                "{exam} cannot end as unchanged before a silent trial has shown whether silence "
-                "is reported, too",
+                "{exam} cannot end as unchanged before at least one silent trial has been answered",
                 exam=self.record.id,
             )
         # What reads records takes an exam that is done for a full one.
@@ -436,7 +435,7 @@ class Session:
 
         An exam that is closed is judged by whatever answers it has.
         """
-        unit = "Levels are relative to this device: they are no hearing levels."
+        unit = "Levels are relative to this device: they are not hearing levels."
         carried = [trial for trial in self._carried if trial.kind == "tone"]
         return view_of(
             self.procedure,

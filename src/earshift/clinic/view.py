@@ -72,6 +72,10 @@ class ExamView:
     """What the exam says, in sentences; nothing before the first answer."""
     reliability: str | None
     """good, fair or poor, by the answers to silence; none before the first answer."""
+    attention: float | None
+    """Probability of having been attentive at the last tone; of clinical exams and screens."""
+    p_not_listening: float | None
+    """Probability that the answers do not follow the tones; likewise."""
     thresholds: tuple[Threshold, ...]
     """Now, at the frequencies that may be played; none before the first answer."""
     reference_thresholds: tuple[Threshold, ...]
@@ -123,6 +127,8 @@ class ExamView:
         }
         if self.kind == "exam":  # a screen's verdict holds it
             result["reliability"] = self.reliability
+            result["attention"] = self.attention
+            result["p_not_listening"] = self.p_not_listening
         return result
 
 
@@ -146,14 +152,18 @@ def view_of(
     """
     verdict = procedure.verdict() if judged and isinstance(procedure, Screen) else None
     graded, words = None, ""
+    attention: float | None = None
+    p_not_listening: float | None = None
     if verdict is not None:
         graded, words = verdict.reliability, str(verdict)
+        attention, p_not_listening = verdict.attention, verdict.p_not_listening
     elif judged:
         tones = len(procedure.trials)
         doubts: tuple[str, ...] = ()
         graded = reliability(catch_responses, presses, tones)
         if isinstance(procedure, ClinicalExam):
             graded, doubts = procedure.reliability, procedure.notes
+            attention, p_not_listening = procedure.attention, procedure.state.p_idle
         under_way = not ended and state in ("open", "paused")
         words = _exam_words(procedure.done, under_way, tones, graded, catch_responses, presses)
         words = " ".join((words, *doubts))
@@ -166,6 +176,8 @@ def view_of(
         verdict=verdict,
         words=" ".join(part for part in (words, *cautions) if part) if judged else "",
         reliability=graded,
+        attention=attention,
+        p_not_listening=p_not_listening,
         thresholds=tuple(playable_thresholds(procedure)) if judged else (),
         reference_thresholds=(
             tuple(reference_thresholds(procedure)) if isinstance(procedure, Screen) else ()

@@ -1,63 +1,167 @@
-"""Who has to be tested: unfinished exams, retests of changed ears, tests that are due."""
+"""Who has to be tested: everybody is listed unless nothing is left to do for either ear.
+
+Listed is whoever has not left and was not erased, and of whom one of these holds on that day: an
+ear was never tested; its interval is over, or soon will be; an exam is not finished; a verdict
+calls for a retest, a full audiogram or a reviewer (`earshift.clinic.standing`). Nothing falls off
+the list by growing old.
+"""
 
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 from earshift.clinic.devices import DeviceToday, device_today
-from earshift.days import local_day
-from earshift.records import ExamRecord, Person
-from earshift.store import Store
+from earshift.clinic.site import Settled, site_settings
+from earshift.clinic.standing import AUDIOGRAM, RETEST, REVIEW, UNFINISHED, standing_of
+from earshift.engine.refusal import Conflict, Refusal
+from earshift.records import Closing, WorkRow
+from earshift.store import Store, WorkFilter
 
-DUE_AFTER = timedelta(days=365)  # 29 CFR 1910.95(g)(6): at least annually
-RETEST_WITHIN = timedelta(days=30)  # 29 CFR 1904.10(b)(4)
+FIRST, DUE = "first", "due"
+WHYS = {
+    UNFINISHED: "test not finished",
+    AUDIOGRAM: "full audiogram after a change",
+    RETEST: "retest: nothing was decided",
+    REVIEW: "review: the audiogram meets the rule",
+    FIRST: "never tested in full",
+    DUE: "periodic test",
+}
+# Of a site where screens keep the interval, too.
+FIRST_OF_ANY = "never tested"
 
 
 @dataclass(frozen=True)
-class Task:
-    """One line of the worklist. `on` is the day of an unfinished exam, or when a test is due."""
+class WorkItem:
+    """One line of the worklist: who, what of which ears, why and by when."""
 
-    person: Person
-    why: str  # unfinished, retest, due
-    on: date
-    exam: ExamRecord | None = None
-
-
-def worklist(store: Store, now: datetime | None = None) -> list[Task]:
-    """Unfinished exams first, then ears to be retested, then people whose yearly test is due."""
-    now = datetime.now(UTC) if now is None else now
-    since = now - RETEST_WITHIN
-    tasks = [_task(store, exam, "unfinished") for exam in store.unfinished_exams(since=since)]
-    tasks += [_task(store, exam, "retest", RETEST_WITHIN) for exam in to_retest(store, now)]
-    tasks += [
-        Task(person, "due", (last + DUE_AFTER).date())
-        for person, last in store.people_tested_before(now - DUE_AFTER)
-    ]
-    return tasks
+    person_id: int
+    code: str | None
+    name: str | None
+    department: str | None
+    job: str | None
+    why: str
+    words: str
+    ears: tuple[str, ...]
+    since: date
+    """The day of the test that it follows from, or the first day at work."""
+    by: date
+    overdue_days: int
+    """0 until the day after `by`."""
+    exam_id: int | None = None
 
 
-def _task(store: Store, exam: ExamRecord, why: str, within: timedelta = timedelta(0)) -> Task:
-    visit = store.visit(exam.visit_id)
-    on = local_day(visit.started_at, visit.zone) + within
-    return Task(store.person(visit.person_id), why, on, exam)
+@dataclass(frozen=True)
+class Worklist:
+    """A page of the list, and how long the whole of it is."""
+
+    today: date
+    items: tuple[WorkItem, ...]
+    counts: dict[str, int]
+    """Lines by reason, on all pages."""
+    overdue: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
 
 
-def to_retest(store: Store, now: datetime) -> list[ExamRecord]:
-    """Screens that found a change and that no later exam of the same ear has followed."""
-    found = []
-    for exam in store.screens_done_since(now - RETEST_WITHIN):
-        results = store.results(exam.id)
-        verdict = results[-1].shown["verdict"] if results else None
-        if verdict is None or verdict["decision"] != "changed":
-            continue
-        visit = store.visit(exam.visit_id)
-        later = [
-            one
-            for one in store.exams(visit.person_id, ear=exam.ear)
-            if one.id > exam.id and one.state == "done" and one.kind != "audiogram"
-        ]
-        if not later:
-            found.append(exam)
-    return found
+def refresh(store: Store, *, everybody: bool = False) -> int:
+    """Work out again how people stand of whom something new is known."""
+    return store.refresh_standings(standing_of, everybody=everybody)
+
+
+def worklist(
+    store: Store,
+    today: date,
+    *,
+    search: str | None = None,
+    department: str | None = None,
+    job: str | None = None,
+    why: str | None = None,
+    overdue: bool = False,
+    start: int = 0,
+    limit: int | None = None,
+) -> Worklist:
+    """The list of a day, the most urgent first; without a limit, all of it."""
+    if why is not None and why not in WHYS:
+        raise Refusal(f"a reason is one of {', '.join(WHYS)}", got=why)
+    refresh(store)
+    settled = site_settings(store)
+    wanted = WorkFilter(
+        today=today.toordinal(),
+        windows=windows(settled),
+        notice=int(settled["notice_days"].value),
+        by_full=not settled["screen_keeps_interval"].value,
+        search=(search or "").strip() or None,
+        department=department or None,
+        job=job or None,
+        whys=None if why is None else (why,),
+        overdue=overdue,
+    )
+    rows, counts, late = store.work(wanted, start=start, limit=limit)
+    items = tuple(_item(row, wanted) for row in rows)
+    return Worklist(today, items, counts, late)
+
+
+def windows(settled: dict[str, Settled]) -> dict[str, int]:
+    """Days from the day of a line to the day by which it has to be done."""
+    return {
+        UNFINISHED: 0,
+        AUDIOGRAM: int(settled["retest_days"].value),
+        RETEST: int(settled["inconclusive_retest_days"].value),
+        REVIEW: int(settled["review_days"].value),
+        FIRST: int(settled["baseline_within_days"].value),
+        DUE: int(settled["test_interval_days"].value),
+    }
+
+
+def _item(row: WorkRow, wanted: WorkFilter) -> WorkItem:
+    by = row.day + wanted.windows[row.why]
+    words = WHYS[row.why] if wanted.by_full or row.why != FIRST else FIRST_OF_ANY
+    return WorkItem(
+        person_id=row.person_id,
+        code=row.code,
+        name=row.name,
+        department=row.department,
+        job=row.job,
+        why=row.why,
+        words=words,
+        ears=tuple(row.ears.split()),
+        since=date.fromordinal(row.day),
+        by=date.fromordinal(by),
+        overdue_days=max(0, wanted.today - by),
+        exam_id=row.exam_id,
+    )
+
+
+def next_due(store: Store, person_id: int) -> date | None:
+    """When somebody's next full audiogram is due, by the older ear; None: one is missing."""
+    refresh(store)
+    day = store.full_day(person_id)
+    interval = timedelta(days=int(site_settings(store)["test_interval_days"].value))
+    return None if day is None else date.fromordinal(day) + interval
+
+
+def close_verdict(store: Store, exam_id: int, *, author: str, reason: str) -> Closing:
+    """A reviewer's word that nothing more has to be done about the verdict of a finished test."""
+    if not reason.strip():
+        raise Refusal("closing a verdict needs a reason")
+    exam = store.exam(exam_id)
+    if exam.state != "done":
+        raise Conflict(f"{{exam}} is {exam.state} and has no verdict to close", exam=exam_id)
+    said = store.closings(exam_id)
+    if said and said[-1].closed:
+        raise Conflict("the verdict of {exam} is closed already", exam=exam_id)
+    return store.close_verdict(exam_id, author=author, reason=reason)
+
+
+def reopen_verdict(store: Store, exam_id: int, *, author: str, reason: str) -> Closing:
+    """Take a closing back: the verdict calls for what it called for before."""
+    if not reason.strip():
+        raise Refusal("reopening a verdict needs a reason")
+    said = store.closings(exam_id)
+    if not said or not said[-1].closed:
+        raise Conflict("the verdict of {exam} is not closed", exam=exam_id)
+    return store.close_verdict(exam_id, author=author, reason=reason, closed=False)
 
 
 def devices_to_see_to(store: Store, today: date) -> list[DeviceToday]:

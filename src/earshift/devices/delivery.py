@@ -31,7 +31,7 @@ def supervised_limits(cap_db_hl: float = CAP_DB_HL, confirmed: bool = False) -> 
     most = CONFIRMED_CAP_DB_HL if confirmed else CAP_DB_HL
     if not cap <= most:
         raise Refusal(
-            f"tones may have at most {CAP_DB_HL:g} dB HL, and {CONFIRMED_CAP_DB_HL:g} dB HL after "
+            f"tones may be at most {CAP_DB_HL:g} dB HL, or {CONFIRMED_CAP_DB_HL:g} dB HL after "
             "the examiner's confirmation",
             got=cap,
         )
@@ -56,11 +56,11 @@ class Delivery:
 
     def __post_init__(self) -> None:
         if self.answered_by not in ("examiner", "listener"):
-            raise Refusal("an examiner or a listener answers", got=self.answered_by)
+            raise Refusal("answered_by must be examiner or listener", got=self.answered_by)
         if self.mode not in ("supervised", "self", "simulated"):
-            raise Refusal("a test is supervised, self or simulated", got=self.mode)
+            raise Refusal("the mode must be supervised, self or simulated", got=self.mode)
         if self.sound is None and self.answered_by == "listener":
-            raise Refusal("somebody who answers alone needs a device that plays the tones")
+            raise Refusal("a listener who answers alone needs a device that plays the tones")
         if self.loud_confirmed and self.mode != "supervised":
             raise Refusal("louder tones can be confirmed only for a supervised test")
 

@@ -167,7 +167,7 @@ def _check_calibrated(
     if len(retspl) < 2 or any(len(table) < 2 for table in scale.values()):
         raise Refusal("a calibrated sound needs tables of two frequencies or more")
     if not all(min(table) <= 1000.0 <= max(table) for table in (retspl, *scale.values())):
-        raise Refusal("a calibrated sound needs tables that cover 1000 Hz: practice is there")
+        raise Refusal("a calibrated sound needs tables that cover 1000 Hz, for the practice tones")
     wrong = [v for table in scale.values() for v in table.values() if not 60.0 <= v <= 160.0]
     if wrong:
         raise Refusal(
@@ -256,9 +256,9 @@ class Timing:
     def unusual(self) -> str | None:
         """What an examiner should know about these settings, if anything."""
         if self.pulse_ms < 200 or self.pulse_ms - 2 * self.ramp_ms < 150:
-            return "The tones are shorter than the 200 ms that audiometry asks for."
+            return "The tones are shorter than the 200 ms that audiometry requires."
         if self.window_opens_ms > 300:
-            return "Answers within the first moments after a tone's onset do not count."
+            return "Answers in the first moments after a tone's onset do not count."
         if self.window_closes_ms < 500 or self.gap_min_ms < 500:
             return "The tones follow each other faster than people can answer."
         return None

@@ -121,6 +121,8 @@ def fit_conjoint(refit, laplace, rhos, prior, reference, rows, rates):
                     us[j] = 2.0 * us[j - 1] - us[j - 2]
                     tau[j] = tau[j - 1]
                     nu[j] = nu[j - 1]
+                    if ep.is_apart(tau[j]):
+                        tau[j] = 0.0
                 else:
                     us[j] = 0.0
                     H[:, :] = 0.0
@@ -455,7 +457,7 @@ class ChangeQuestion:
         self.settings = settings
         self.reference, self.prior, self.domain = setup.reference, setup.prior, setup.domain
         self.obstacles = unreachable(setup)
-        self.shifts = shift_prior(settings.rough_share, setup.domain.places)
+        self.shifts = shift_prior(settings.rough_share, setup.domain.places, settings.rough_size)
         self.protocol_name = settings.name
 
     def assess(

@@ -82,11 +82,11 @@ class Listening:
             return []
         heard, tones = sum(trial.heard for trial in self.trials), len(self.trials)
         if heard == 0:
-            what = f"none of {tones} tones was answered"
+            what = f"none of {tones} tones was reported as heard"
         elif heard == tones:
-            what = f"every one of {tones} tones was answered, however soft"
+            what = f"all {tones} tones were reported as heard, even the softest"
         else:
-            what = f"{heard} of {tones} tones were answered, whatever their level"
+            what = f"{heard} of {tones} tones were reported as heard, regardless of their level"
         return [f"The answers do not follow the tones: {what}."]
 
 

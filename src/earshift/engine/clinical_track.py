@@ -331,11 +331,11 @@ class ClinicalTrack(Track):
     def _all_notes(self, asking: Asking, decision: str) -> list[str]:
         notes = [*self._notes(), *self._answers.doubts(), *obstacle_notes(asking.obstacles)]
         if decision == "changed" and asking.rule is not None and asking.rule.confirm_by_retest:
-            notes.append("The rule asks for an immediate retest of the same ear and frequency.")
+            notes.append("The rule requires an immediate retest of this ear at the same frequency.")
         if id(asking.asked) in self._apparent and decision != "changed":
             notes.append(
-                "The device is not known to play as the reference's did: a shift of all "
-                "frequencies alike may be its doing."
+                "This device may play levels that differ from the reference's: a shift that is "
+                "the same at all frequencies may come from the device."
             )
         return [*notes, self.note] if self.note else notes
 

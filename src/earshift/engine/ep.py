@@ -16,10 +16,10 @@ through (I + S A)^-1 with A = U' W U. Cavities are kept proper by damping, never
 With lapses EP may have no fixed point at all: an answer that the others all but rule out is either
 a lapse or it overturns them, and no single Gaussian is both. `run_always` then takes the most
 surprising answers apart: the evidence is the sum over "it was a lapse" (the answer says nothing)
-and "it was not" (the answer is sure), and in each part EP settles. Where too many answers
-contradict each other for that, it takes them in once, the most expected first (assumed-density
-filtering), and says that it did not settle: such an evidence is finite and rough, and small
-wherever this happens.
+and "it was not" (the answer is sure), and in each part EP settles. A part in which too many answers
+contradict each other for that is taken in once, the most expected first (assumed-density
+filtering), and counts as not settled: such an evidence is finite and rough, and small wherever this
+happens. How long all this may take is bounded, because somebody waits for the next tone.
 
 A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gauss_tau`): that is how
 a threshold read from an audiogram enters.
@@ -77,8 +77,11 @@ SQRT_2PI = math.sqrt(2 * math.pi)
 DAMPINGS, ROUNDS = (1.0, 0.5, 0.2), (3, 12, 30)
 SWEEPS = 20  # sweeps in a round, which begins with a fresh posterior
 TOLERANCE = 1e-8
-STAGNANT = 0.9  # share of its change that a round keeps where it comes no nearer
-MOST_APART = 3  # answers that are taken apart where nothing else settles: 8 parts
+PATIENT, BRISK, HASTY = 0, 1, 2  # when an attempt is given up: never, stagnant, not soon near
+STAGNANT = 0.9  # brisk: share of its change that a round keeps where it comes no nearer
+SOON, FAR, NEARER = 10, 0.03, 0.1  # hasty: sweeps, the change after them, share kept by a round
+MOST_APART = 2  # answers that are taken apart where EP does not settle: 4 parts
+MOST_DOUBTFUL = 0.01  # share of the evidence that may come from parts that did not settle
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -254,27 +257,36 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     the posterior mean is m_* + S_*' b and the posterior covariance S_** - S_*' G S_*;
     b is also dlog_Z/dm, and (b b' - G)/2 is dlog_Z/dS (at the fixed point).
     """
-    return settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, False)
+    return settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, PATIENT)
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def run_always(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
-    """As `run`, with an evidence also where lapses leave no fixed point.
+def run_always(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, haste=HASTY):
+    """As `run`, with an evidence also where lapses leave no fixed point, at a bounded cost.
 
-    Surprising answers are taken apart then (`take_apart`), which counts as settled, or all are
-    taken in once (`take_once`), which does not.
+    With lapses a step is tried as long as it comes nearer, in haste the undamped one alone; where
+    none does, surprising answers are taken apart (`take_apart`). The sites then say so
+    (`is_apart`), and from sites that do the attempt is left out: a search that comes back stays on
+    one surface.
     """
     lapses = guess > 0.0 or lapse > 0.0
-    log_Z, b, G, ok = settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, lapses)
-    if ok or not lapses:
-        return log_Z if ok else -np.inf, b, G, ok
-    tau[:] = 0.0
-    nu[:] = 0.0
+    if not is_apart(tau):
+        log_Z, b, G, ok = settle(
+            m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol,
+            1 if lapses and haste == HASTY else 3, haste if lapses else PATIENT,
+        )  # fmt: skip
+        if ok or not lapses:
+            return log_Z if ok else -np.inf, b, G, ok
     order = by_surprise(m, S, ia, ib, x, y, guess, lapse)
-    log_Z, b, G, ok = take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol)
-    if not ok:
-        log_Z, b, G = take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order)
-    return log_Z, b, G, ok
+    tau[:] = math.nan
+    nu[:] = 0.0
+    return take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def is_apart(tau):
+    """Whether these sites were left where answers had to be taken apart."""
+    return np.isnan(tau).any()
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -346,15 +358,20 @@ def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
     """As `settle` returns it, with the most surprising answers taken apart, as few as will do.
 
     Evidences of the parts add up; b and G of the sum are those of a mixture, so that both are
-    still its derivatives: b = sum v b_c and G = sum v G_c - Cov_v(b_c).
+    still its derivatives: b = sum v b_c and G = sum v G_c - Cov_v(b_c). Where even the most that
+    are taken apart leave parts that do not settle, those are taken in once, and it counts as not
+    settled if they matter. A coarse tolerance, of a search, takes one answer apart at most.
     """
     d = m.size
-    for count in range(1, min(MOST_APART, order.size) + 1):
+    most = min(MOST_APART if tol <= TOLERANCE else 1, order.size)
+    b = np.zeros(d)
+    G = np.zeros((d, d))
+    for count in range(min(1, most), most + 1):
         parts = 1 << count
         log_Z = np.empty(parts)
         bs = np.empty((parts, d))
         Gs = np.empty((parts, d, d))
-        settled = True
+        settled = np.ones(parts, np.bool_)
         for c in range(parts):
             kept = np.ones(x.size, np.bool_)
             answers = y.copy()
@@ -366,40 +383,41 @@ def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
                     constant += math.log(guess if y[k] == HEARD else lapse)
                 else:
                     answers[k] = SURE * y[k]
-            n = int(kept.sum())
-            value, b, G, ok = settle(
-                m, S, ia[kept], ib[kept], x[kept], answers[kept], gauss_tau[kept], guess, lapse,
-                np.zeros(n), np.zeros(n), tol, 1, True,
-            )  # fmt: skip
-            settled &= ok
-            if not settled:
-                break
+            a_c, b_c, x_c, y_c, g_c = ia[kept], ib[kept], x[kept], answers[kept], gauss_tau[kept]
+            n = x_c.size
+            value, bs[c], Gs[c], settled[c] = settle(
+                m, S, a_c, b_c, x_c, y_c, g_c, guess, lapse, np.zeros(n), np.zeros(n), tol, 1, HASTY
+            )
+            if not settled[c]:
+                if count < most:
+                    break
+                rest = by_surprise(m, S, a_c, b_c, x_c, y_c, guess, lapse)
+                value, bs[c], Gs[c] = take_once(m, S, a_c, b_c, x_c, y_c, g_c, guess, lapse, rest)
             log_Z[c] = value + constant
-            bs[c] = b
-            Gs[c] = G
-        if settled:
-            top = log_Z.max()
-            share = np.exp(log_Z - top)
-            total = share.sum()
-            b = np.zeros(d)
-            G = np.zeros((d, d))
-            for c in range(parts):
-                b += share[c] / total * bs[c]
-            for c in range(parts):
-                for j in range(d):
-                    for k in range(d):
-                        spread = (bs[c, j] - b[j]) * (bs[c, k] - b[k])
-                        G[j, k] += share[c] / total * (Gs[c, j, k] - spread)
-            return top + math.log(total), b, G, True
-    return -np.inf, np.zeros(d), np.zeros((d, d)), False
+        if count < most and not settled.all():
+            continue
+        top = log_Z.max()
+        share = np.exp(log_Z - top)
+        total = share.sum()
+        for c in range(parts):
+            b += share[c] / total * bs[c]
+        doubtful = 0.0
+        for c in range(parts):
+            doubtful += 0.0 if settled[c] else share[c] / total
+            for j in range(d):
+                for k in range(d):
+                    spread = (bs[c, j] - b[j]) * (bs[c, k] - b[k])
+                    G[j, k] += share[c] / total * (Gs[c, j, k] - spread)
+        return top + math.log(total), b, G, doubtful < MOST_DOUBTFUL
+    return -np.inf, b, G, False
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, impatient):
+def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, haste):
     """EP to its fixed point from the given sites (changed in place): what `run` returns.
 
-    `attempts` is how many of `DAMPINGS` are tried. The impatient give one up after a round that
-    came no nearer: the sign that there is no fixed point, which only lapses can bring about.
+    `attempts` is how many of `DAMPINGS` are tried. Without patience one is given up that does not
+    come nearer: the sign that there is no fixed point, which only lapses can bring about.
     """
     d = m.size
     n_rows = x.size
@@ -446,7 +464,7 @@ def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, 
                 mu[k] = m[k]
                 for j in range(d):
                     mu[k] += Sigma[k, j] * r[j]
-        for _ in range(SWEEPS):
+        for number in range(SWEEPS):
             change, growth = sweep(
                 ia, ib, x, y, guess, lapse, DAMPINGS[attempt], tau, nu, mu, Sigma
             )
@@ -454,8 +472,12 @@ def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, 
             if change < tol:
                 converged = True
                 break
+            if haste == HASTY and rounds == 0 and number == SOON - 1 and change > FAR:
+                break
         rounds += 1
-        if impatient and rounds > 1 and not change < STAGNANT * last:
+        if haste == HASTY and not change < min(FAR, NEARER * last):
+            rounds = ROUNDS[attempt]
+        if haste == BRISK and rounds > 1 and not change < STAGNANT * last:
             rounds = ROUNDS[attempt]
         last = change
 

@@ -119,7 +119,7 @@ def run_ears_apart(m, K, ia, ib, rows, rates, sites, tol):
         own_tau, own_nu = sites.tau[own], sites.nu[own]
         value, own_b, own_G, settled = ep.run_always(
             m, K, ia[own] - start, ib[own] - start, rows.x[own], rows.y[own], rows.gauss_tau[own],
-            rates.guess, rates.lapse, own_tau, own_nu, tol,
+            rates.guess, rates.lapse, own_tau, own_nu, tol, ep.BRISK,
         )  # fmt: skip
         sites.tau[own] = own_tau
         sites.nu[own] = own_nu
@@ -154,7 +154,7 @@ def evidence(theta, rho, reference, rows, rates, sites, tol):
             S = kernels.both_ears(K, rows.between_ears)
         log_Z, b, G, ok = ep.run_always(
             m, S, ia, ib, rows.x, rows.y, rows.gauss_tau, rates.guess, rates.lapse,
-            sites.tau, sites.nu, tol,
+            sites.tau, sites.nu, tol, ep.BRISK if reference.b.size == 0 else ep.HASTY,
         )  # fmt: skip
     d = b.size
     Q = np.empty((d, d))

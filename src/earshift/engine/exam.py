@@ -78,7 +78,7 @@ class Exam(FieldExam):
     Args:
         ears: "both", or None for one ear.
         ear: of an exam of both ears, the one that is spoken of ("right" or "left"); see `of`.
-        seed: of all chance, a whole number from 0.
+        seed: of all random numbers, a whole number from 0.
         max_tones: after which the exam is done; 50, or 80 of both ears.
         domain: the candidate tones: a `Domain`, or "fine", "audiometer" or "relative".
         limits: how loud a tone may be; None for no limits.
@@ -109,7 +109,7 @@ class Exam(FieldExam):
         guess: float | None = None,
         lapse: float | None = None,
     ) -> "ClinicalExam":
-        """An exam as a clinic runs it: real people's thresholds expected, human answers.
+        """An exam as a clinic runs it: it expects thresholds and answers of real people.
 
         It is done when every threshold's 95 % interval reaches at most `precision_db` to either
         side, or after `max_tones`. `reference` is an earlier exam or audiogram of the same ear (of

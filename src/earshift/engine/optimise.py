@@ -10,12 +10,19 @@ import math
 import numpy as np
 from numba import njit
 
+from earshift.engine import ep
 from earshift.engine.evidence import Sites, evidence
 
 SEARCH_TOLERANCE = 1e-5  # EP, while the hyperparameters are still moving
 GRADIENT_TOLERANCE = 2e-4  # in the hyperprior's standard deviations
+# A search that was cut short is good enough here: the evidence is then off by some 1e-4 nats.
+GRADIENT_ENOUGH = 2e-2
 MAX_STEPS = 60
-MAX_EVALUATIONS = 120  # most fits need about a dozen; with lapses the evidence may have small jumps
+MAX_EVALUATIONS, MAX_SHRINKS = 120, 25  # most fits need about a dozen evaluations
+# With lapses the evidence may have small jumps, at which a search would go on until its end; a
+# screen does not wait for it.
+MAX_EVALUATIONS_LAPSES, MAX_SHRINKS_LAPSES = 20, 6
+MAX_EVALUATIONS_APART = 8  # where answers are taken apart, which makes each of them dear
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -78,7 +85,10 @@ def maximise(u, H, rhos, prior, reference, rows, rates, sites):
     grad = np.zeros(size)
     fall = np.zeros(size)
     value, scale, rise = -np.inf, 0.0, 0.0
-    steps, shrinks, evaluations = 0, 0, 0
+    steps, shrinks, evaluations, apart = 0, 0, 0, 0
+    short = reference.b.size > 0 and (rates.guess > 0.0 or rates.lapse > 0.0)
+    most = MAX_EVALUATIONS_LAPSES if short else MAX_EVALUATIONS
+    most_shrinks = MAX_SHRINKS_LAPSES if short else MAX_SHRINKS
     while True:
         evaluations += 1
         new_value, new_grad = log_posterior(
@@ -86,16 +96,25 @@ def maximise(u, H, rhos, prior, reference, rows, rates, sites):
         )
         if steps == 0 and new_value == -np.inf:
             return False
+        # Where answers had to be taken apart since, the evidence is another function from here on:
+        # the old value and curvature do not count.
+        now_apart = 0
+        for j in range(rhos.size):
+            now_apart += ep.is_apart(sites.tau[j])
+        other = now_apart != apart and new_value > -np.inf
+        apart = now_apart
+        if short and apart > 0:
+            most = MAX_EVALUATIONS_APART
         # The small allowance is EP's own tolerance: below it a rise cannot be seen.
-        if not new_value >= value + 1e-4 * scale * rise - 1e-7:
+        if not (other or new_value >= value + 1e-4 * scale * rise - 1e-7):
             shrinks += 1
-            if shrinks == 25 or evaluations >= MAX_EVALUATIONS:
-                return largest(grad) < 100.0 * GRADIENT_TOLERANCE
+            if shrinks == most_shrinks or evaluations >= most:
+                return largest(grad) < GRADIENT_ENOUGH
             scale *= 0.4
             for p in range(size):
                 trial[p] = u[p] + scale * step[p]
             continue
-        if steps > 0:
+        if steps > 0 and not other:
             for p in range(size):
                 fall[p] = grad[p] - new_grad[p]
                 step[p] *= scale
@@ -104,11 +123,11 @@ def maximise(u, H, rhos, prior, reference, rows, rates, sites):
             u[p] = trial[p]
             grad[p] = new_grad[p]
         value = new_value
-        if largest(grad) < GRADIENT_TOLERANCE:
+        if largest(grad) < (GRADIENT_ENOUGH if short and apart > 0 else GRADIENT_TOLERANCE):
             return True
         steps += 1
-        if steps > MAX_STEPS:
-            return False
+        if steps > MAX_STEPS or evaluations >= most:
+            return short and largest(grad) < GRADIENT_ENOUGH
         rise = along(H, grad, step)
         if not rise > 0.0:
             H[:, :] = 0.0

@@ -25,7 +25,7 @@ MODELS: dict[str, tuple[str, ...]] = {
     "alternative": ("conjoint", "shift"),
     "free_g": ("all", "mean"),
 }
-LATER = {"alternative": "conjoint", "free_g": "all", "rough_share": 0.25}
+LATER = {"alternative": "conjoint", "free_g": "all", "rough_share": 0.25, "rough_size": 3.0}
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,8 @@ class Protocol:
             word: one kernel for both exams).
         rough_share: of the shifts, the prior share of those that differ much from frequency to
             frequency, from 0 to below 1.
+        rough_size: mean size of these, in units of the model's intensity (of a tone, tens of dB),
+            from 0.
     """
 
     name: str = "custom"
@@ -80,6 +82,7 @@ class Protocol:
     alternative: str = "conjoint"
     free_g: str = "all"
     rough_share: float = 0.25
+    rough_size: float = 3.0
 
     def __post_init__(self) -> None:
         for name, known in {**OPTIONS, **MODELS}.items():
@@ -94,6 +97,7 @@ class Protocol:
         for name in (
             "prior_scale", "reading_sd_db", "rho_low", "rho_high",
             "bayes_factor", "prior_changed", "guess", "lapse", "rough_share",
+            "rough_size",
         ):  # fmt: skip
             object.__setattr__(self, name, finite(getattr(self, name), name))
         if not -1.0 <= self.rho_low <= self.rho_high <= 1.0:
@@ -112,6 +116,8 @@ class Protocol:
             )
         if not 0.0 <= self.rough_share < 1.0:
             raise Refusal(f"rough_share must be from 0 to below 1, got {self.rough_share!r}")
+        if not self.rough_size >= 0.0:
+            raise Refusal(f"rough_size must be at least 0, got {self.rough_size!r}")
         check_rates(self.guess, self.lapse)
 
     @property
@@ -148,7 +154,7 @@ PROTOCOLS: dict[str, Protocol] = {
     "paper-vague": replace(_PAPER, name="paper-vague", prior_scale=4.0),
     "literal": replace(_PAPER, name="literal", evidence="running", free_g="mean"),
     # Chosen on real ears of the tuning half (`earshift study ears`), not on the paper's classes.
-    "best": Protocol(name="best", alternative="shift"),
+    "best": Protocol(name="best", alternative="shift", rough_share=0.15, rough_size=0.5),
     "best-0.1": Protocol(
         name="best-0.1",
         theta_g="shared",

@@ -65,7 +65,7 @@ class RuleSettings(_Settings):
 
     Attributes:
         prevalence: probability that the rule is met, before the first tone, at this site. It turns
-            the Bayes factor into a probability and has no say in tones and decisions.
+            the Bayes factor into a probability and does not affect tones or decisions.
         bayes_factor: "changed" when the answers are so many times likelier if the rule is met,
             "unchanged" when they are so many times likelier if it is not.
         device_offset_sd_db: standard deviation in dB by which the device may play louder or softer

@@ -75,7 +75,7 @@ class Rule:
         name: by which it is asked for.
         criteria: of which one suffices.
         text: the rule in words.
-        source: where it stands written.
+        source: where it is written.
         verified: whether it was checked against its source.
         confirm_by_retest: met only if an immediate retest meets the same criterion.
         age_correction: whether the rule's authors allow it.

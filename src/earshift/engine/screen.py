@@ -56,8 +56,8 @@ S = TypeVar("S", RuleSettings, NotchSettings)
 
 FIRST_VERSION = "0.1.0"  # whose designs name no engine
 BEGUN_BEFORE = (
-    "This screen was begun with version 0.1.0 and judged from all of its answers by the present "
-    "method: its next tone may have been another one."
+    "This screen was started with version 0.1.0. All its answers are judged by the present "
+    "method, so its later tones may differ from those of that version."
 )
 
 
@@ -78,7 +78,7 @@ class Screen(ScreenViews):
     `rules` one run of tones serves all of them: `verdicts` has each one's, and whatever else speaks
     of a decision speaks of the first. With `hypotheses="notch"` the question is whether one of 3, 4
     and 6 kHz is at least 10 dB worse than both 2 and 8 kHz, and the decision "notch" or "no notch".
-    A notch or a `ThresholdRule` needs no reference; one that is given tells whom to expect.
+    A notch or a `ThresholdRule` needs no reference; if one is given, it informs the prior.
 
     Rules and notches are decided by the Bayes factor of the settings, 100 by default for a rule.
     Before "unchanged" a tone no louder than the reference and the criterion has been answered at
@@ -95,8 +95,8 @@ class Screen(ScreenViews):
     >>> print(screen.verdict())
 
     With `ears="both"` it screens both ears together, with a verdict for each and for the person.
-    An ear that is decided is asked no more, unless what the other ear tells opens it again; each
-    ear has at most half of `max_tones`. `ask` gives tones with their ear and `tell` needs it. What
+    A decided ear gets no more tones, unless answers from the other ear reopen it; each ear has at
+    most half of `max_tones`. `ask` gives tones with their ear and `tell` needs it. What
     the other ear might hear follows from its reference. `of` gives one ear's part.
 
     >>> screen = Screen({"right": first, "left": other}, ears="both", rule="osha-sts")
@@ -113,14 +113,14 @@ class Screen(ScreenViews):
         rules: several rules in one screen.
         hypotheses: "notch", or None.
         settings: of a rule (`RuleSettings`) or of a notch (`NotchSettings`).
-        allow_unverified: to use a rule that was not checked against its source.
+        allow_unverified: allows a rule that was not checked against its source.
         alike_share: of both ears, the probability that both changed alike or neither did, else
             each for itself; 0 takes the ears apart. By default as in real people. By a rule each
             ear is judged for itself, and this is ignored with a warning.
         other_ear: thresholds of the other ear, of a screen of one ear.
         transducer: what plays the tones, one of `values.TRANSDUCERS`: how much the head keeps
             from the other ear.
-        seed: of all chance, a whole number from 0.
+        seed: of all random numbers, a whole number from 0.
         max_tones: after which the screen is done; by default the settings' (of each ear).
         domain: the candidate tones: a `Domain`, or "fine", "audiometer" or "relative"; by default
             the reference exam's.
@@ -268,7 +268,7 @@ class Screen(ScreenViews):
                 self._tracks[ear].tie(self._tracks[the_other(ear)], self.p_same_change)
 
     def fork(self) -> Self:
-        """Another one with the same trials; what either is told is no concern of the other's."""
+        """An independent copy with the same trials."""
         other = super().fork()
         other._tracks = {ear: track.fork() for ear, track in self._tracks.items()}
         other._tie()
@@ -326,7 +326,7 @@ class Screen(ScreenViews):
             self._next = None
 
     def tell_press(self) -> None:
-        """Take note of a press of the button when nothing was to be answered."""
+        """Record a press of the button when there was nothing to answer."""
         self._presses += 1
         for track in self._tracks.values():
             track.presses = self._presses
@@ -365,15 +365,15 @@ class Screen(ScreenViews):
     def p_changed(self) -> float:
         """Posterior probability of change; under a rule, that it is met; else of a notch.
 
-        Of both ears it is that of the ear which more likely has changed; `of(ear).p_changed` is
-        either ear's own.
+        For both ears, the value of the ear that is more likely to have changed; `of(ear).p_changed`
+        gives each ear's own.
         """
         if self.ears is None:
             return self._track().p_changed
         return ByEar({ear: self._tracks[ear].p_changed for ear in EARS})
 
     def p_changed_after(self, tones: int) -> float:
-        """What `p_changed` was after the first so many tones, in a screen of one ear."""
+        """What `p_changed` was after the first `tones` tones, in a screen of one ear."""
         return self._track().p_changed_after(tones)
 
     @property

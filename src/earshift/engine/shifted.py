@@ -6,8 +6,9 @@ better, and each size is a Gaussian over fields: EP conditions it on the new ans
 evidence weighs it. Nothing is refitted, so that the mixture is one model, fixed before the first
 tone.
 
-No size is near zero. An alternative that puts mass there is hardly another model than "nothing
-changed", and no answer tells the two apart.
+No smooth shift has a size near zero. An alternative that puts mass there is hardly another model
+than "nothing changed", and no answer tells the two apart. Rough ones may: they differ from it at
+single frequencies, and keep an ear from being called unchanged before some were tried.
 
 Sizes are in units of the model's intensity and lengths in units of its smooth axes: of a tone, tens
 of dB and octaves.
@@ -32,6 +33,7 @@ Ints = NDArray[np.int64]
 
 
 MOST_DOUBTFUL = 0.01  # weight of components without a fixed point that is not worth a word
+NEGLIGIBLE = 8.0  # nats below the best component at which a rough evidence is good enough
 
 
 class Kind(NamedTuple):
@@ -48,7 +50,7 @@ class Kind(NamedTuple):
 
 
 SMOOTH = Kind(sizes=(2.0, 4.0, 6.0), sd=0.8, length=1.0, tilt=0.6)
-ROUGH = Kind(sizes=(3.0,), sd=2.0, length=0.7, tilt=1.0)
+ROUGH = Kind(sizes=(3.0,), sd=2.0, length=0.7, tilt=1.0)  # a protocol may give another size
 KINDS = (SMOOTH, ROUGH)
 
 
@@ -69,16 +71,17 @@ class ShiftPrior:
     middle: Array
 
 
-def shift_prior(rough_share: float, places: Array) -> ShiftPrior:
+def shift_prior(
+    rough_share: float, places: Array, rough_size: float = ROUGH.sizes[0]
+) -> ShiftPrior:
     """All sizes of a kind are as likely, worse and better; rough shifts have `rough_share`."""
     sizes, kinds, weights = [], [], []
-    for number, (kind, share) in enumerate(
-        zip(KINDS, (1.0 - rough_share, rough_share), strict=True)
-    ):
-        for size in kind.sizes if share > 0.0 else ():
+    known = ((SMOOTH.sizes, 1.0 - rough_share), ((rough_size,), rough_share))
+    for number, (of_kind, share) in enumerate(known):
+        for size in of_kind if share > 0.0 else ():
             sizes += [size, -size]
             kinds += [number] * 2
-            weights += [0.5 * share / len(kind.sizes)] * 2
+            weights += [0.5 * share / len(of_kind)] * 2
     middle = 0.5 * (places.min(axis=0) + places.max(axis=0))
     return ShiftPrior(np.array(sizes), np.array(kinds, np.int64), np.array(weights), middle)
 
@@ -99,8 +102,12 @@ def misfit_covariance(a, b, middle, sd, length, tilt):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def fit_components(means, S, kind, ib, x, y, guess, lapse):
-    """EP for every component: prior mean means[c], covariance S[kind[c]]."""
+def fit_components(means, S, kind, log_prior, ib, x, y, guess, lapse):
+    """EP for every component: prior mean means[c], covariance S[kind[c]], log weight log_prior[c].
+
+    With lapses EP may not settle (see `ep.run_always`). What such a component is worth is first
+    estimated by taking its answers in once; it is worked out where that might matter.
+    """
     n_parts, d = means.shape
     n = x.size
     log_Z = np.empty(n_parts)
@@ -109,11 +116,29 @@ def fit_components(means, S, kind, ib, x, y, guess, lapse):
     ok = np.empty(n_parts, np.bool_)
     ia = np.zeros(n, np.int64)
     none = np.zeros(n)
+    lapses = guess > 0.0 or lapse > 0.0
     for c in range(n_parts):
-        log_Z[c], bs[c], Gs[c], ok[c] = ep.run_always(
+        log_Z[c], bs[c], Gs[c], ok[c] = ep.settle(
             means[c], S[kind[c]], ia, ib, x, y, none, guess, lapse,
-            np.zeros(n), np.zeros(n), ep.TOLERANCE,
+            np.zeros(n), np.zeros(n), ep.TOLERANCE, 1 if lapses else 3,
+            ep.HASTY if lapses else ep.PATIENT,
         )  # fmt: skip
+        if not ok[c]:
+            log_Z[c] = -np.inf
+    if lapses and not ok.all():
+        open_ones = np.flatnonzero(~ok)
+        for c in open_ones:
+            order = ep.by_surprise(means[c], S[kind[c]], ia, ib, x, y, guess, lapse)
+            log_Z[c], bs[c], Gs[c] = ep.take_once(
+                means[c], S[kind[c]], ia, ib, x, y, none, guess, lapse, order
+            )
+        least = (log_Z + log_prior).max() - NEGLIGIBLE
+        for c in open_ones:
+            if log_Z[c] + log_prior[c] > least:
+                order = ep.by_surprise(means[c], S[kind[c]], ia, ib, x, y, guess, lapse)
+                log_Z[c], bs[c], Gs[c], ok[c] = ep.take_apart(
+                    means[c], S[kind[c]], ia, ib, x, y, none, guess, lapse, order, ep.TOLERANCE
+                )
     return log_Z, bs, Gs, ok
 
 
@@ -260,8 +285,8 @@ def shifted(reference: Field, answers: Answers, prior: ShiftPrior) -> Shifted:
         )
     with ep.compiling("screen"):
         log_Z, bs, Gs, ok = fit_components(
-            moved(mean, prior.sizes, k), S, prior.kind, answers.place + 1, answers.intensity,
-            answers.answer, reference.guess, reference.lapse,
+            moved(mean, prior.sizes, k), S, prior.kind, np.log(prior.weights), answers.place + 1,
+            answers.intensity, answers.answer, reference.guess, reference.lapse,
         )  # fmt: skip
     usable = np.isfinite(log_Z)
     if not usable.any():

@@ -174,7 +174,7 @@ class Track(ABC):
             notes.append(f"The button was pressed {self.presses} times when nothing was played.")
         loudest = max((getattr(t.tone, "level_db_hl", -np.inf) for t in self.trials), default=0.0)
         if self.setup.other_ear is None and loudest >= UNCHECKED_DB_HL:
-            notes.append("The other ear's thresholds were not given: cross-hearing not checked.")
+            notes.append("Thresholds of the other ear were not given: cross-hearing not checked.")
         return notes
 
     def thresholds(self, frequencies_hz: Sequence[Location] | None = None) -> list[Threshold]:

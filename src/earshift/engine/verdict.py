@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
+NOT_CONVERGED = "The calculation did not converge fully: treat the numbers with caution."
 NOTCH = "notch"  # the name of the question about a notch
 
 REASONS = {
-    "evidence": "The answers do not suffice for a decision.",
-    "not heard at every frequency": "A tone still has to be heard at each of its frequencies.",
-    "listener in doubt": "It is in doubt whether the answers follow the tones.",
+    "evidence": "The answers are not enough to decide.",
+    "not heard at every frequency": "A tone still has to be heard at every frequency that counts.",
+    "listener in doubt": "It is doubtful whether the answers follow the tones.",
     "not reliable": "The answers are not reliable.",
-    "computation": "The computation did not settle.",
+    "computation": "The calculation did not converge.",
 }
 NEXT_STEPS = {
     "more tones": "Next step: more tones.",
@@ -163,7 +164,7 @@ class Verdict:
             words = {
                 "notch": "A notch around 3-6 kHz",
                 "no notch": "No notch around 3-6 kHz",
-                "inconclusive": "Not decided whether there is a notch around 3-6 kHz",
+                "inconclusive": "It is inconclusive whether there is a notch around 3-6 kHz",
                 "not determinable": "Whether there is a notch around 3-6 kHz is not determinable",
             }[self.decision]
             what = "probability of a notch"
@@ -172,7 +173,7 @@ class Verdict:
                 "changed": f"{'Answers have' if elsewhere else 'Hearing has'} changed from the "
                 "reference",
                 "unchanged": "No change from the reference",
-                "inconclusive": "Not decided",
+                "inconclusive": "Inconclusive",
                 "not determinable": "Whether hearing has changed is not determinable",
             }[self.decision]
             what = "probability of change"
@@ -181,11 +182,11 @@ class Verdict:
             words = {
                 "changed": f"The {rule} is met",
                 "unchanged": f"The {rule} is not met",
-                "inconclusive": f"Not decided whether the {rule} is met",
+                "inconclusive": f"It is inconclusive whether the {rule} is met",
                 "not determinable": f"Whether the {rule} is met is not determinable",
             }[self.decision]
             what = "probability that it is met"
-        doubt = "" if self.converged else " The numerical fit did not settle: treat with care."
+        doubt = "" if self.converged else f" {NOT_CONVERGED}"
         why = " ".join(w for w in (REASONS.get(self.reason), NEXT_STEPS.get(self.next_step)) if w)
         added = "".join(f" {note}" for note in (why, self.unverified, *self.notes) if note)
         unit = "trial" if elsewhere else "tone"

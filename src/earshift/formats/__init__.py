@@ -64,9 +64,9 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
     if kind not in IMPORTS:
         if kind is None:
             raise Refusal(
-                f"{{file}} is of an unknown kind; say which: {', '.join(IMPORTS)}", file=file
+                f"{{file}} is of an unknown kind; give one of {', '.join(IMPORTS)}", file=file
             )
-        raise Refusal(f"the kind is not one of {', '.join(IMPORTS)}", got=kind)
+        raise Refusal(f"the kind must be one of {', '.join(IMPORTS)}", got=kind)
     try:
         how = Options(**options)
     except TypeError as error:
@@ -99,9 +99,9 @@ def export(
     from earshift.formats import bids, fhir_bundle, tables
 
     if kind not in EXPORTS:
-        raise Refusal(f"the kind is not one of {', '.join(EXPORTS)}", got=kind)
+        raise Refusal(f"the kind must be one of {', '.join(EXPORTS)}", got=kind)
     if kind == "bids" and identity:
-        raise Refusal("a BIDS folder never holds identities; use csv, parquet or fhir")
+        raise Refusal("a BIDS folder never contains identities; use csv, parquet or fhir")
     if tidy and kind not in ("csv", "parquet"):
         raise Refusal("tidy is for tables: csv or parquet", got=kind)
     counted = _counted(visits, progress)
@@ -132,7 +132,7 @@ def read_ears(source: str, paths: Iterable[Path | str]) -> Iterator[Ears]:
 
     formats = {"nhanes": nhanes, "niosh": niosh}
     if source not in formats:
-        raise Refusal(f"the source is not one of {', '.join(SOURCES)}", got=source)
+        raise Refusal(f"the source must be one of {', '.join(SOURCES)}", got=source)
     files = [Path(path) for path in paths]
     if not files:
         raise Refusal("no files given")

@@ -96,7 +96,7 @@ def read(path: Path, options: Options) -> References:
         elif kind == "threshold":
             loose.append((number, resource))
         elif kind is not None:
-            found.reject(number, f"a panel of {kind} is not read: only air conduction is")
+            found.reject(number, f"a panel of {kind} is not read: only air conduction is supported")
     for number, panel in panels:
         try:
             for item in _read_panel(panel, bundle, options, members, path.name):
@@ -107,13 +107,13 @@ def read(path: Path, options: Options) -> References:
         if id(resource) not in members:
             found.reject(
                 number,
-                f"a threshold that belongs to no panel {codes()['panel_air']} in this file: "
-                "whether it is of air or bone conduction is not known",
+                f"a threshold outside any panel {codes()['panel_air']} in this file: it is not "
+                "known whether it is air or bone conduction",
             )
     result = found.result()
     if not result.accepted and not result.rejected:
         raise Refusal(
-            f"{{file}} holds no pure-tone panel (LOINC {codes()['panel_air']})", file=path
+            f"{{file}} contains no pure-tone panel (LOINC {codes()['panel_air']})", file=path
         )
     return result
 
@@ -147,7 +147,7 @@ def _parse(path: Path) -> Json:
 
 
 def _no_number(text: str) -> float:
-    raise Refusal(f"{text} is not a number in JSON")
+    raise Refusal(f"{text} is not a JSON number")
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> Json:
@@ -180,7 +180,7 @@ def _entries(path: Path, data: Json, found: Collector) -> list[_Entry]:
         if isinstance(resource, dict):
             entries.append(_Entry(number, entry.get("fullUrl"), resource))
         else:
-            found.reject(number, "this entry holds no resource")
+            found.reject(number, "this entry contains no resource")
     return entries
 
 
@@ -269,7 +269,7 @@ def _ear_and_frequency(concept: Any, what: str) -> tuple[str, float] | None:
         elif system == LOCAL and (match := LOCAL_THRESHOLD.fullmatch(code)):
             meant.add((match[1], checked_frequency(float(match[2]))))
     if len(meant) > 1:
-        raise Refusal(f"{what} names two different thresholds")
+        raise Refusal(f"{what} refers to two different thresholds")
     return next(iter(meant), None)
 
 
@@ -327,7 +327,7 @@ def _read_panel(
         if not readings.empty
     ]
     if not items:
-        raise Refusal("the panel holds no threshold")
+        raise Refusal("the panel contains no threshold")
     return items
 
 
@@ -339,7 +339,7 @@ def _require_finished(observation: Json) -> None:
         )
     meta = _object(observation.get("meta"), "meta")
     if any(label.get("code") == TEST_DATA for label in _objects(meta.get("security"), "security")):
-        raise Refusal("it is labelled as test data (HTEST): nobody's hearing")
+        raise Refusal("it is labelled as test data (HTEST), not a real person's hearing")
 
 
 def _require_air(observation: Json) -> None:
@@ -392,7 +392,7 @@ def _value(part: Json, frequency_hz: float, options: Options) -> tuple[str, floa
     if comparator == ">":
         return NO_RESPONSE, options.tried(frequency_hz, level)
     if comparator is not None:
-        raise Refusal("{comparator} is not read: only > is", comparator=shown(comparator))
+        raise Refusal("{comparator} is not read: only > is supported", comparator=shown(comparator))
     explained = options.sentinels.get(f"{level:g}")
     if explained == NO_RESPONSE:
         return NO_RESPONSE, options.tried(frequency_hz)
@@ -433,7 +433,7 @@ def _person(panel: Json, bundle: _Index) -> Json:
     ]
     chosen = medical_record or identifiers
     if len(chosen) > 1:
-        raise Refusal("the patient has several identifiers and none is the one of type MR")
+        raise Refusal("the patient has several identifiers, and none is of type MR")
     code = chosen[0]["value"] if chosen else patient.get("id", "")
     return {
         "code": identifying(code, "the patient's identifier"),

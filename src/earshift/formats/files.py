@@ -43,7 +43,7 @@ def decode(path: Path, data: bytes) -> str:
     except UnicodeDecodeError as error:
         raise not_utf8(path, error) from None
     if "\0" in text:
-        raise Refusal("{file} has null bytes: it is not a text file in UTF-8", file=path)
+        raise Refusal("{file} contains null bytes: it is not a text file in UTF-8", file=path)
     return text
 
 
@@ -95,7 +95,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 def _refuse_existing(path: Path) -> None:
     if path.exists() or path.is_symlink():
-        raise Refusal("{file} is there already; give a new name or remove it first", file=path)
+        raise Refusal("{file} already exists; give a new name or remove it first", file=path)
 
 
 def _parent(path: Path) -> Path:

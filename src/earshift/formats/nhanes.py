@@ -59,7 +59,7 @@ def read_references(path: Path, options: Options) -> References:
         for number, codes in zip(values[:, 0], SENTINELS.encode(values[:, 1:]), strict=True):
             row += 1
             if not (np.isfinite(number) and 0 < number < 1e9 and number == int(number)):
-                found.reject(row, Refusal("SEQN is no person's number", got=float(number)))
+                found.reject(row, Refusal("SEQN is not a person's number", got=float(number)))
                 continue
             for side, ear_codes in zip(SIDES, codes.reshape(len(SIDES), -1), strict=True):
                 ear = EARS_BY_SIDE[side]

@@ -90,8 +90,8 @@ def _header(path: Path, file: BinaryIO) -> list[str]:
 def _refuse_nulls(path: Path, data: bytes) -> None:
     if b"\0" in data:
         raise Refusal(
-            "{file} is not a plain CSV file: it has null bytes, as an archive, a spreadsheet or "
-            "UTF-16 text has; unpack it or save it as CSV in UTF-8",
+            "{file} is not a plain CSV file: it contains null bytes, like an archive, a "
+            "spreadsheet or UTF-16 text; unpack it or save it as CSV in UTF-8",
             file=path,
         )
 

@@ -8,7 +8,7 @@ means, "no response" needs the level that was tried, and a time without a zone n
 import re
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
 
@@ -27,6 +27,8 @@ MAX_FREQUENCIES = 100  # of an ear
 MAX_TEXT = 200  # characters of a person's code or name
 
 NUMBER = re.compile(r"[+-]?[0-9]{1,5}(\.[0-9]{1,6})?")
+COMMA_NUMBER = re.compile(r"[+-]?[0-9]{1,5},[0-9]{1,6}")
+DAY_FIRST = re.compile(r"([0-9]{2})[.]([0-9]{2})[.]([0-9]{4})(?![0-9])")
 FREQUENCY = re.compile(r"[0-9]{1,5}(\.[0-9]{1,6})?")
 SEXES = {
     "m": "male",
@@ -70,8 +72,9 @@ class Options:
     itself). `timezone` is the IANA zone of times that name none. `no_response_db_hl` is the level
     that was tried where a file says "no response" without it: one for all frequencies, or one each.
     `columns` maps names of columns to the names known here. With `baselines_only`, ears that a file
-    flags as no baseline are left out. `person` is the code of whom a file is that names nobody. The
-    rest goes into the audiograms as it is.
+    flags as no baseline are left out. `decimal_comma` and `day_first` say that a file writes 12,5
+    and 31.12.2026; neither is ever guessed. `person` is the code of the person, where a file names
+    nobody. The rest goes into the audiograms as it is.
     """
 
     sentinels: Mapping[str, str] = field(default_factory=dict)
@@ -81,6 +84,8 @@ class Options:
     baselines_only: bool = True
     sd_db: float = DEFAULT_THRESHOLD_SD_DB
     method_offset_db: float = 0.0
+    decimal_comma: bool = False
+    day_first: bool = False
     person: str | None = None
 
     def __post_init__(self) -> None:
@@ -116,7 +121,7 @@ class Options:
 
         `known` holds all codes, the format's own and the caller's.
         """
-        text = text.strip()
+        text = self.number(text)
         said = known.get(_code(text))
         if said in (NO_RESPONSE, NOT_TESTED):
             return str(said), 0.0
@@ -129,6 +134,35 @@ class Options:
                 value=shown(text),
             )
         return THRESHOLD, self.threshold(float(text), explained=said == THRESHOLD)
+
+    def number(self, text: str) -> str:
+        """A number with a decimal point, as the rest reads it."""
+        text = text.strip()
+        if not COMMA_NUMBER.fullmatch(text):
+            return text
+        if not self.decimal_comma:
+            raise Refusal(
+                "{value} has a decimal comma",
+                code="decimal-comma",
+                advice="if the whole file is written so, say decimal_comma",
+                value=shown(text),
+            )
+        return text.replace(",", ".")
+
+    def day(self, text: str) -> str:
+        """A date as 2026-12-31, with what follows it, as the rest reads it."""
+        text = text.strip()
+        found = DAY_FIRST.match(text)
+        if found is None:
+            return text
+        if not self.day_first:
+            raise Refusal(
+                "{value} may begin with the day or the month",
+                code="day-first",
+                advice="if the whole file has dates such as 31.12.2026, say day_first",
+                value=shown(text),
+            )
+        return f"{found[3]}-{found[2]}-{found[1]}{text[found.end() :]}"
 
     def threshold(self, value: object, explained: bool = False) -> float:
         """A number as a threshold, unless it is or may be a code for something else."""
@@ -156,7 +190,7 @@ class Options:
 
     def moment(self, text: str) -> datetime:
         """A time in UTC. A date alone is taken as noon, so that it stays that date nearby."""
-        text = text.strip()
+        text = self.day(text)
         try:
             if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
                 local = datetime.combine(date.fromisoformat(text), time(12))
@@ -240,12 +274,12 @@ class Collector:
             else:
                 del self._items[key]
                 self._torn.add(key)
-                self.reject(first, f"row {row} says otherwise of the same {item.ear} ear and time")
-                self.reject(row, f"row {first} says otherwise of the same {item.ear} ear and time")
+                self.reject(first, f"row {row} differs for the same {item.ear} ear and time")
+                self.reject(row, f"row {first} differs for the same {item.ear} ear and time")
         elif key in self._torn:
-            self.reject(row, f"other rows say otherwise of the same {item.ear} ear and time")
+            self.reject(row, f"other rows differ for the same {item.ear} ear and time")
         else:
-            self._items[key] = (row, item)
+            self._items[key] = (row, replace(item, row=row))
             self._bound()
 
     def reject(self, row: int, reason: object) -> None:
@@ -345,7 +379,7 @@ def identifying(text: object, what: str) -> str:
     if len(clean) > MAX_TEXT:
         raise Refusal(f"{what} is longer than {MAX_TEXT} characters")
     if any(ord(character) < 32 or 0xD800 <= ord(character) <= 0xDFFF for character in clean):
-        raise Refusal(f"{what} holds characters that cannot be stored", got=shown(clean))
+        raise Refusal(f"{what} contains characters that cannot be stored", got=shown(clean))
     return clean
 
 

@@ -84,7 +84,7 @@ EAR_AND_TONE = re.compile(
 def read(path: Path, options: Options, mie: bool = False) -> References:
     """The audiograms of a CSV file. A ValueError says what is wrong with the file as a whole."""
     check_size(path, MAX_BYTES)
-    rows = _rows(path)
+    rows = table_rows(path)
     header = next(rows, [])
     columns = _columns(path, header, options)
     tones = _ear_columns(path, header, options)
@@ -150,7 +150,7 @@ class _Sheet:
 
     def wide(self, rows: Iterator[list[str]], tones: dict[tuple[str, float], int]) -> References:
         found = Collector(self.path)
-        for number, row in _numbered(rows):
+        for number, row in numbered(rows):
             try:
                 who = self._who(row)
                 ears = {ear: Ear() for ear in EARS}
@@ -169,7 +169,7 @@ class _Sheet:
                 continue
             for ear, item in items.items():
                 if flags[ear] is False and self.options.baselines_only:
-                    found.leave_out(number, f"the {ear} ear is no baseline")
+                    found.leave_out(number, f"the {ear} ear is not a baseline")
                 else:
                     found.accept(number, item)
         return found.result()
@@ -178,7 +178,7 @@ class _Sheet:
         found = Collector(self.path)
         groups: dict[tuple[str, str, datetime | None], _Group] = {}
         before: list[str] = []
-        for number, row in _numbered(rows):
+        for number, row in numbered(rows):
             try:
                 # Rows of one audiogram mostly follow each other and say the same of the person.
                 about = [self._cell(row, name) for name in ABOUT] if len(row) == self.width else []
@@ -229,7 +229,7 @@ class _Sheet:
         if "conduction" in self.columns and conduction not in ("air", "air conduction", "ac"):
             raise Refusal("conduction must be air", got=shown(conduction))
         if self._cell(row, "mode").strip().casefold() == "simulated":
-            raise Refusal("it is simulated: nobody's hearing")
+            raise Refusal("it is simulated, not a real person's hearing")
         name = self._cell(row, "name")
         return _Who(
             code=identifying(self._cell(row, "person"), "the person"),
@@ -237,7 +237,7 @@ class _Sheet:
             if (at := self._cell(row, "date").strip())
             else None,
             name=identifying(name, "name") if name.strip() else None,
-            birth_date=as_birth_date(self._cell(row, "birth_date")),
+            birth_date=as_birth_date(self.options.day(self._cell(row, "birth_date"))),
             sex=as_sex(self._cell(row, "sex")),
             sd_db=self._number(row, "sd_db", self.options.sd_db),
             method_offset_db=self._number(row, "method_offset_db", self.options.method_offset_db),
@@ -245,7 +245,7 @@ class _Sheet:
 
     def _number(self, row: list[str], name: str, otherwise: float) -> float:
         cell = self._cell(row, name).strip()
-        return number_of(cell) if cell else otherwise
+        return number_of(self.options.number(cell)) if cell else otherwise
 
     def _reading(self, row: list[str]) -> str:
         """The threshold's cell of a long table; a flag may say "no response" in its place."""
@@ -260,7 +260,7 @@ class _Sheet:
 
     def _tried(self, row: list[str]) -> float | None:
         cell = self._cell(row, "level_tried_db_hl").strip()
-        return level_db_hl(number_of(cell)) if cell else None
+        return level_db_hl(number_of(self.options.number(cell))) if cell else None
 
     def _read(self, ear: Ear, frequency: float, cell: str, tried: float | None, where: str) -> None:
         """Take one cell; an error says where it stands."""
@@ -296,7 +296,7 @@ class _Sheet:
         )
 
 
-def _rows(path: Path) -> Iterator[list[str]]:
+def table_rows(path: Path) -> Iterator[list[str]]:
     """All rows as lists of cells, the header first; blank lines are empty lists."""
     with path.open(encoding="utf-8-sig", newline="") as file:
 
@@ -310,7 +310,7 @@ def _rows(path: Path) -> Iterator[list[str]]:
                     )
                 if "\0" in line:
                     raise Refusal(
-                        "{file} has null bytes: it is not a text file in UTF-8", file=path
+                        "{file} contains null bytes: it is not a text file in UTF-8", file=path
                     )
                 yield line
 
@@ -325,7 +325,7 @@ def _rows(path: Path) -> Iterator[list[str]]:
             raise Refusal(f"{{file}} is not a valid CSV file: {error}", file=path) from None
 
 
-def _numbered(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
+def numbered(rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
     """Rows that are not blank, with the number a spreadsheet shows; the header was row 1."""
     for number, row in enumerate(rows, start=2):
         if number > MAX_ROWS:

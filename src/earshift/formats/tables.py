@@ -164,7 +164,7 @@ def read(path: Path | str) -> Iterator[Row]:
     path = Path(path)
     if path.stem not in TIDY or path.suffix not in (".csv", ".parquet"):
         raise Refusal(
-            f"{path.name} is none of {', '.join(f'{name}.csv' for name in TIDY)} or .parquet"
+            f"{path.name} must be one of {', '.join(f'{name}.csv' for name in TIDY)} or .parquet"
         )
     known = {**TIDY[path.stem], **TABLES.get(path.stem, {}), **IDENTITY[path.stem]}
     if path.suffix == ".parquet":

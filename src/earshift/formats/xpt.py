@@ -75,7 +75,7 @@ class Xpt:
                         "{file} is not a SAS transport (XPT) file: it is empty", file=path
                     )
                 raise Refusal(
-                    "{file} is not a SAS transport (XPT) file: it begins otherwise",
+                    "{file} is not a SAS transport (XPT) file: it does not start like one",
                     file=path,
                     got=first[:20],
                 )
@@ -100,7 +100,7 @@ class Xpt:
         n_rows = math.ceil((size - start_of_rows - blanks) / row_length)
         if size % RECORD or n_rows * row_length > size - start_of_rows:
             raise Refusal(
-                "{file} does not end with a row: it is cut off, or holds more than one data set",
+                "{file} does not end with a row: it is cut off, or contains more than one data set",
                 file=path,
             )
         return cls(path, variables, row_length, start_of_rows, size, n_rows)
@@ -124,7 +124,7 @@ class Xpt:
                 data = file.read(step)
                 if HEADER % b"MEMBER " in data:
                     raise Refusal(
-                        "{file} holds more than one data set; only one is read", file=self.path
+                        "{file} contains more than one data set; only one is read", file=self.path
                     )
                 n = min(left, len(data) // self.row_length)
                 if n == 0:
@@ -173,5 +173,7 @@ def _variable(path: Path, described: bytes) -> Variable:
     name = described[8:16].decode("latin-1").strip()
     position = int.from_bytes(described[84:88], "big")
     if kind not in (1, 2) or not (2 <= length <= 8 if kind == 1 else length > 0):
-        raise Refusal("{file} is damaged: it describes a variable wrongly", file=path, got=name)
+        raise Refusal(
+            "{file} is damaged: the description of a variable is wrong", file=path, got=name
+        )
     return Variable(name.upper(), kind == 1, position, length)

@@ -27,9 +27,9 @@ class Handler:
     >>> for tone in handler:
     ...     handler.addResponse(present(tone))
 
-    The loop ends when the exam is done, or after `finished = True`. A stimulus that got no answer
-    is a mistake of the script and refused at the next turn. In a script for a StairHandler, which
-    knows of a level alone, `levels=True` gives the levels; `stimulus` has the rest of the tone.
+    The loop ends when the exam is done, or after `finished = True`. A stimulus without an
+    answer is a mistake in the script: the next turn is refused. In a script for a StairHandler,
+    which knows of a level alone, `levels=True` gives the levels; `stimulus` is the whole tone.
 
     Args:
         sitting: the exam or screen.

@@ -77,7 +77,7 @@ class Conversation:
         except (ValueError, OverflowError) as error:
             words = _short(str(error))
         except (KeyError, TypeError, AttributeError, RecursionError, MemoryError) as error:
-            words = f"this message has a form that is not understood ({type(error).__name__})"
+            words = f"this message could not be understood ({type(error).__name__})"
         return json.dumps(_labelled({"ok": False, "error": words}, message))
 
     def _answer(self, message: Any) -> dict[str, Any]:
@@ -166,10 +166,10 @@ class Conversation:
             raise Refusal("catch must be true or false", got=catch)
         due = len(procedure.trials) + 1
         if trial is not None and whole(trial, "trial", 1) != due:
-            raise Refusal(f"trial {trial} is not the one to answer now, which is {due}")
+            raise Refusal(f"trial {trial} is not the one to answer now; that is {due}")
         if catch:
             if not isinstance(procedure, Screen | ClinicalExam):
-                raise Refusal("silent trials count in a screen; this exam does not take them")
+                raise Refusal("silent trials belong to a screen; an exam does not take them")
             procedure.tell_catch(heard)
             return self._where()
         procedure.tell(procedure.ask() if stimulus is None else _stimulus(stimulus), heard)
@@ -207,7 +207,7 @@ class Conversation:
 
     def _load(self, data: Any) -> dict[str, Any]:
         if not isinstance(data, dict) or data.get("kind") not in list(KINDS):
-            raise Refusal("data must be what a save answered, with the kind exam or screen")
+            raise Refusal("data must be what save returned, with the kind exam or screen")
         self._adopt(KINDS[data["kind"]].from_dict(data))
         return self._where()
 
@@ -223,7 +223,7 @@ def _exam(built: Mapping[str, Any], limits: Limits | None) -> Exam:
         return Exam.clinical(**built, limits=limits)
     needless = [name for name in ("reference", "precision_db") if name in built]
     if needless:
-        raise Refusal(f"{', '.join(needless)}: for a clinical exam of tones alone")
+        raise Refusal(f"{', '.join(needless)} can be given only for a clinical exam of tones")
     return Exam(**{**_OF_FIELDS, **built, "domain": domain}, limits=limits)
 
 
@@ -243,7 +243,7 @@ def _parsed(line: bytes) -> Any:
         raise Refusal(f"a line has at most {MAX_LINE_BYTES} bytes; this one was left out")
 
     def refuse(word: str) -> None:
-        raise Refusal(f"{word} is no JSON number")
+        raise Refusal(f"{word} is not a JSON number")
 
     try:
         return json.loads(line.decode("utf-8"), parse_constant=refuse)

@@ -92,10 +92,10 @@ def probability(verdict: Data, words: Words) -> str:
 def percent(p: float, words: Words) -> str:
     """A probability to one decimal, and never a certainty that is only rounding."""
     if p < 0.001:
-        return words.below.format(value="0.1 %")
+        return words.below.format(value="0.1%")
     if p > 0.999:
-        return words.beyond.format(value="99.9 %")
-    return f"{100 * p:.1f} %"
+        return words.beyond.format(value="99.9%")
+    return f"{100 * p:.1f}%"
 
 
 def counted(value: object, words: Words) -> str:

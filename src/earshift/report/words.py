@@ -133,8 +133,8 @@ class Words:
         }
     )
     exam_done: str = "Thresholds"
-    exam_done_means: str = "Model estimates with 95 % intervals."
-    exam_not_done_means: str = "The exam was not completed. Model estimates with 95 % intervals."
+    exam_done_means: str = "Model estimates with 95% intervals."
+    exam_not_done_means: str = "The exam was not completed. Model estimates with 95% intervals."
     audiogram_means: str = "Copied from another source; not measured with earshift."
 
     rule: str = "Rule"
@@ -156,7 +156,7 @@ class Words:
         default_factory=lambda: {"good": "good", "fair": "fair", "poor": "POOR"}
     )
     attention: str = "{reliability}; attentive at the last tone: {attention}"
-    in_doubt: str = "{reliability}; P(answers do not follow the tones): {doubt}"
+    in_doubt: str = "{reliability}; probability that the answers do not follow the tones: {doubt}"
     measured: str = "Measured"
     source: str = "Source"
 
@@ -169,7 +169,7 @@ class Words:
     not_settled: str = "The calculation did not converge fully: treat the numbers with caution."
     poor_reliability: str = "The answers were not reliable: repeat the test."
     earlier_results: str = "Earlier results of this {kind}: {count}. This is the newest."
-    voided: str = "Answers withdrawn or interrupted, and not counted: {count}."
+    voided: str = "Answers undone or interrupted, and not counted: {count}."
     answers_since: str = (
         "The answers have changed since this result ({then} tones then, {now} now); it does not "
         "include the changes."
@@ -178,7 +178,7 @@ class Words:
     reference_other_ear: str = "The reference is from the other ear: do not compare them."
 
     # The table and the picture
-    table_title: str = "{ear}: levels in {unit}, with 95 % intervals"
+    table_title: str = "{ear}: levels in {unit}, with 95% intervals"
     table_title_audiogram: str = "{ear}: hearing levels in dB HL"
     frequency: str = "Hz"
     column_reference: str = "Reference"
@@ -198,7 +198,7 @@ class Words:
     undetermined_key: str = "‡ the rule cannot be judged at this frequency"
     censored_mark: str = "†"
     censored_key: str = (
-        "† a threshold lies outside the levels that can be played: the size is uncertain"
+        "† a threshold lies outside the playable levels: the size of the shift is uncertain"
     )
     picture: str = "{ear}: audiogram"
     units: Mapping[str, str] = field(
@@ -210,7 +210,7 @@ class Words:
     picture_same: str = "The table has the same numbers."
     axis_frequency: str = "frequency (Hz)"
     legend: str = (
-        "○ right ear, × left ear. Grey dashed: reference. Shaded: 95 % interval. "
+        "○ right ear, × left ear. Grey dashed: reference. Shaded: 95% interval. "
         "▲ tone heard, ▽ not heard. Arrow ↙ ↘: no response up to that level."
     )
 
@@ -221,15 +221,15 @@ class Words:
     hash_line: str = "Fingerprint of the trials: {digest}."
     settings_line: str = "Settings: {settings}."
     decided_at: str = (
-        "Decided when the answers are {factor} times likelier one way than the other; expected "
-        "before the first tone: {prevalence}; at most {tones} tones."
+        "Decides when the answers are {factor} times more likely one way than the other. "
+        "Prevalence assumed before the first tone: {prevalence}. At most {tones} tones."
     )
-    device_offset: str = "The device may play louder or softer than the reference's: SD {sd} dB."
+    device_offset: str = "Allowance for a level difference from the reference's device: SD {sd} dB."
     measured_until: str = (
-        "Measured until every 95 % interval reaches at most {precision} dB to either side, with at "
-        "most {tones} tones."
+        "Measures until every 95% interval is within {precision} dB to either side; at most "
+        "{tones} tones."
     )
-    effective_size: str = "Effective size of the sample behind these numbers: {sizes}."
+    effective_size: str = "Effective sample size behind these numbers: {sizes}."
     limits_line: str = "Level limits: {limits}."
     no_limits: str = "Level limits: none."
 

@@ -19,6 +19,8 @@ from earshift.store.exams import Exams
 from earshift.store.imports import Imported, Imports
 from earshift.store.people import People
 from earshift.store.results import Results
+from earshift.store.site import Site
+from earshift.store.standings import Standings, WorkFilter
 from earshift.store.trials import Trials
 from earshift.store.visits import Visits
 
@@ -30,10 +32,11 @@ __all__ = [
     "StoreConflict",
     "StoreError",
     "StoreTrouble",
+    "WorkFilter",
 ]
 
 
-class Store(People, Devices, Visits, Exams, Trials, Results, Imports, Audit):
+class Store(People, Devices, Visits, Exams, Trials, Results, Imports, Site, Standings, Audit):
     """One database of records. A context manager; calls may come from any thread.
 
     >>> with Store.open("clinic.db") as store:

@@ -36,7 +36,7 @@ def text(value: object, what: str, *, blank: bool = False) -> str:
     if not isinstance(value, str):
         raise StoreError(f"{what} must be text", got=value)
     if "\x00" in value or not _is_unicode(value):
-        raise StoreError(f"{what} holds characters that cannot be stored", got=value)
+        raise StoreError(f"{what} contains characters that cannot be stored", got=value)
     value = value.strip()
     if not value and not blank:
         raise StoreError(f"{what} must not be empty")

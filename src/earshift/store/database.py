@@ -25,7 +25,7 @@ WAIT_SECONDS = 30.0  # for another process that is writing; an import may take a
 CONNECT_SECONDS = 10  # for a server that does not answer
 SQLITE_MAGIC = b"SQLite format 3\x00"
 # Numbers for PostgreSQL's advisory locks; any that no other program in the database locks.
-MIGRATION_LOCK, CODES_LOCK = 7305137, 7305138
+MIGRATION_LOCK, CODES_LOCK, STANDINGS_LOCK = 7305137, 7305138, 7305139
 
 
 def address(where: str | Path | None) -> Path | URL:
@@ -146,7 +146,7 @@ def plain_errors(engine: Engine) -> Iterator[None]:
     except exc.DBAPIError as error:
         if error.connection_invalidated:
             raise StoreTrouble(
-                "{database}: the connection was lost. Look whether the last change was stored "
+                "{database}: the connection was lost. Check whether the last change was stored "
                 "before you repeat it",
                 database=name,
             ) from None
@@ -164,7 +164,7 @@ class Busy(StoreTrouble):
 
 
 BUSY = "another program is writing to it; try again when it has finished"
-READ_ONLY = "it is read-only; check who may write there"
+READ_ONLY = "it is read-only; check the permissions"
 FULL = "the disk is full; free some space and try again"
 BY_SQLITE_CODE = {
     sqlite3.SQLITE_BUSY: BUSY,
@@ -262,7 +262,7 @@ def version_of(engine: Engine) -> str | None:
                 return version
     if tables:
         raise StoreTrouble(
-            "{database} holds another program's tables; give earshift a database of its own",
+            "{database} contains another program's tables; give earshift a database of its own",
             database=describe(engine.url),
             got=sorted(tables)[:3],
         )
@@ -323,7 +323,7 @@ def weak_settings(connection: Connection) -> list[str]:
         }
     found = {name: connection.exec_driver_sql(f"{ask} {name}").scalar_one() for name in needed}
     return [
-        f"{name} is {found[name]} and has to be {allowed[0]}, or answers could be lost"
+        f"{name} is {found[name]} and has to be {allowed[0]}, otherwise answers could be lost"
         for name, allowed in needed.items()
         if found[name] not in allowed
     ]

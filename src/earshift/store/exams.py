@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, func, insert, select
 
 from earshift.engine.values import EARS
-from earshift.records import EXAM_KINDS, EXAM_STATES, Baseline, ExamRecord, Person, TrialCounts
+from earshift.records import EXAM_KINDS, EXAM_STATES, Baseline, ExamRecord, TrialCounts
 from earshift.store import checks, people, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
@@ -26,39 +26,6 @@ def newest_state() -> ScalarSelect[Any]:
         .order_by(states.c.id.desc())
         .limit(1)
         .scalar_subquery()
-    )
-
-
-def exams_in_state(states: Sequence[str], since: datetime) -> Select[Any]:
-    """Exams of real people whose newest state is one of these, reached since then; newest first."""
-    reached, later = t.exam_states, t.exam_states.alias("later")
-    newer = select(later.c.id).where(
-        later.c.exam_id == reached.c.exam_id, later.c.id > reached.c.id
-    )
-    erased = select(t.erasures.c.id).where(t.erasures.c.person_id == t.visits.c.person_id)
-    return (
-        select(t.exams, reached.c.state)
-        .join(reached, reached.c.exam_id == t.exams.c.id)
-        .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
-        .where(reached.c.at >= since, reached.c.state.in_(states), ~newer.exists())
-        .where(t.visits.c.mode != "simulated", ~erased.exists())
-        .order_by(reached.c.id.desc())
-    )
-
-
-def last_tested() -> Any:
-    """When somebody was last tested, over all of their exams."""
-    return func.max(func.coalesce(t.exams.c.measured_at, t.visits.c.started_at))
-
-
-def last_tests() -> Select[Any]:
-    """Everybody who is not erased, by when they were last tested."""
-    erased = select(t.erasures.c.id).where(t.erasures.c.person_id == t.visits.c.person_id)
-    return (
-        select(t.visits.c.person_id, last_tested().label("last"))
-        .join(t.exams, t.exams.c.visit_id == t.visits.c.id)
-        .where(t.visits.c.mode != "simulated", ~erased.exists())
-        .group_by(t.visits.c.person_id)
     )
 
 
@@ -105,9 +72,9 @@ def exam_to_extend(
             raise ExamChanged(f"{{exam}} is {found.state} and takes no answers", exam=exam_id)
         if (found.last_number, found.void) != expected:
             raise ExamChanged(
-                "another program is working on {exam}, too; its answers are kept, this one was "
-                "not taken",
-                advice="go on there, or load the exam again",
+                "another program is also working on {exam}; its answers are kept, this one was "
+                "not stored",
+                advice="continue there, or load the exam again",
                 exam=exam_id,
             )
     return found
@@ -178,7 +145,7 @@ def add_state(
 
 def check_reference(connection: Connection, exam_id: int, person_id: int, ear: str) -> None:
     reference = rows.row_of(connection, t.exams, exam_id, "exam")
-    owner = rows.row_of(connection, t.visits, reference.visit_id, "visit").person_id
+    owner = _owner_of(connection, reference.visit_id)
     if (owner, reference.ear) != (person_id, ear):
         raise StoreError(
             f"{{exam}} cannot be the reference: it is of {{person_1}}'s {reference.ear} ear, and "
@@ -187,6 +154,13 @@ def check_reference(connection: Connection, exam_id: int, person_id: int, ear: s
             person_1=owner,
             person_2=person_id,
         )
+
+
+def _owner_of(connection: Connection, visit_id: int) -> int:
+    """Whose a visit is, also when the person's records were made one."""
+    query = select(people.owner_of_visit()).where(t.visits.c.id == visit_id)
+    owner: int = connection.execute(query).scalar_one()
+    return owner
 
 
 class Exams(Part):
@@ -222,10 +196,10 @@ class Exams(Part):
         }
         with writing(self.engine) as connection:
             visit = rows.row_of(connection, t.visits, visit_id, "visit")
-            people.living_person(connection, visit.person_id)
+            owner = people.living_person(connection, _owner_of(connection, visit.id)).id
             values["visit_id"] = visit.id
             if reference_exam_id is not None:
-                check_reference(connection, reference_exam_id, visit.person_id, ear)
+                check_reference(connection, reference_exam_id, owner, ear)
             return insert_exam(connection, values, author)
 
     def exam(self, exam_id: int) -> ExamRecord:
@@ -254,10 +228,10 @@ class Exams(Part):
         state: str | None = None,
     ) -> list[ExamRecord]:
         """A person's exams by the time they were measured, newest last."""
+        person_id = checks.as_id(person_id, "person")
         query = (
             exams_query()
             .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
-            .where(t.visits.c.person_id == checks.as_id(person_id, "person"))
             .order_by(func.coalesce(t.exams.c.measured_at, t.visits.c.started_at), t.exams.c.id)
         )
         if kind is not None:
@@ -267,37 +241,9 @@ class Exams(Part):
         if state is not None:
             query = query.where(newest_state() == checks.one_of(state, EXAM_STATES, "state"))
         with reading(self.engine) as connection:
+            query = query.where(t.visits.c.person_id.in_(people.records_of(connection, person_id)))
             found = rows.to_records(ExamRecord, connection.execute(query))
             return found or people.nothing_of(connection, person_id)
-
-    def unfinished_exams(self, *, since: datetime, limit: int = 100) -> list[ExamRecord]:
-        """Real exams whose newest state, since then, is open or paused; newest last."""
-        with reading(self.engine) as connection:
-            query = exams_in_state(("open", "paused"), checks.moment(since, "since"))
-            found = rows.to_records(ExamRecord, connection.execute(query.limit(limit)))
-        return found[::-1]
-
-    def screens_done_since(self, since: datetime, *, limit: int = 500) -> list[ExamRecord]:
-        """Real screens that were finished since then; newest last."""
-        with reading(self.engine) as connection:
-            query = exams_in_state(("done",), checks.moment(since, "since"))
-            query = query.where(t.exams.c.kind == "screen").limit(limit)
-            found = rows.to_records(ExamRecord, connection.execute(query))
-        return found[::-1]
-
-    def people_tested_before(
-        self, before: datetime, *, limit: int = 100
-    ) -> list[tuple[Person, datetime]]:
-        """People whose last exam or audiogram was before then, with its time; longest ago first."""
-        with reading(self.engine) as connection:
-            last = connection.execute(
-                last_tests()
-                .having(last_tested() < checks.moment(before, "before"))
-                .order_by(last_tested())
-                .limit(limit)
-            ).all()
-            tested = {row.person_id: people.person_of(connection, row.person_id) for row in last}
-        return [(tested[row.person_id], row.last) for row in last]
 
     def set_exam_state(
         self,
@@ -314,7 +260,7 @@ class Exams(Part):
         with writing(self.engine) as connection:
             exam = exam_to_extend(connection, exam_id)
             if exam.kind == "audiogram":
-                raise StoreConflict("{exam} is an audiogram: it is done and stays so", exam=exam_id)
+                raise StoreConflict("{exam} is an audiogram: its state cannot change", exam=exam_id)
             before = connection.execute(
                 select(t.exam_states.c.engine_version)
                 .where(t.exam_states.c.exam_id == exam_id)
@@ -352,11 +298,10 @@ class Exams(Part):
 
     def baselines(self, person_id: int) -> list[Baseline]:
         """All baselines that were ever chosen for a person's ears, oldest first."""
-        query = select(t.baselines).where(
-            t.baselines.c.person_id == checks.as_id(person_id, "person")
-        )
+        b, person_id = t.baselines, checks.as_id(person_id, "person")
         with reading(self.engine) as connection:
-            found = rows.to_records(Baseline, connection.execute(query.order_by(t.baselines.c.id)))
+            query = select(b).where(b.c.person_id.in_(people.records_of(connection, person_id)))
+            found = rows.to_records(Baseline, connection.execute(query.order_by(b.c.id)))
             return found or people.nothing_of(connection, person_id)
 
     def baseline(self, person_id: int, ear: str) -> Baseline | None:

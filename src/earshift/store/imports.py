@@ -1,6 +1,6 @@
 """Audiograms from elsewhere."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -43,7 +43,7 @@ def import_one(
         exams.exams_query()
         .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
         .where(
-            t.visits.c.person_id == person.id,
+            t.visits.c.person_id.in_(people.records_of(connection, person.id)),
             t.exams.c.kind == "audiogram",
             t.exams.c.ear == ear,
             t.exams.c.measured_at.is_not_distinct_from(measured),
@@ -92,7 +92,7 @@ def _imported_person(connection: Connection, item: ImportedAudiogram, author: st
     person = people.find_by_code(connection, given["code"])
     if person is None:
         return people.insert_person(connection, given, author)
-    person = people.living_person(connection, person.id)
+    person = people.living_person(connection, person.merged_into or person.id)
     merged = {name: getattr(person, name) for name in people.IDENTITY}
     for name in ("name", "birth_date", "sex"):
         if given[name] is None:
@@ -116,8 +116,32 @@ def _alike(value: object) -> str:
     return " ".join(str(value).casefold().split())
 
 
+class _Undone(Exception):
+    """Ends a trial run: nothing of it is kept."""
+
+
 class Imports(Part):
     """The store's calls for audiograms from elsewhere."""
+
+    def refused_imports(
+        self, items: Sequence[ImportedAudiogram], *, author: str, zone: str
+    ) -> dict[int, Refusal]:
+        """Which of these `import_audiograms` would refuse, by their place; nothing is stored."""
+        author, zone = checks.text(author, "author"), checks.zone_name(zone)
+        refused: dict[int, Refusal] = {}
+        visits: dict[tuple[int, datetime | None], int] = {}
+        try:
+            with writing(self.engine) as connection:
+                for place, item in enumerate(items):
+                    before = dict(visits)
+                    try:
+                        with connection.begin_nested():
+                            import_one(connection, item, visits, author, zone)
+                    except Refusal as refusal:
+                        refused[place], visits = refusal, before
+                raise _Undone
+        except _Undone:
+            return refused
 
     def import_audiograms(
         self, items: Iterable[ImportedAudiogram], *, author: str, zone: str

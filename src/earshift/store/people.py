@@ -1,36 +1,72 @@
 """People: who they are now, who they were said to be before, and their erasure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, insert, select
+from sqlalchemy import Connection, ScalarSelect, Select, delete, func, insert, select
 
 from earshift.engine.checks import whole
-from earshift.records import Person
+from earshift.records import Merge, Person
 from earshift.store import checks, rows
 from earshift.store import tables as t
 from earshift.store.database import CODES_LOCK, forget, reading, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
 from earshift.store.rows import Part
 
-IDENTITY = ("code", "name", "birth_date", "sex")
+EMPLOYMENT = ("department", "job", "hired_on", "left_on")
+IDENTITY = ("code", "name", "birth_date", "sex", *EMPLOYMENT)
 
 
 def as_identity(**given: Any) -> dict[str, Any]:
-    identity = {
-        name: None if given[name] is None else checks.text(given[name], name)
-        for name in ("code", "name", "sex")
-    }
-    born = given["birth_date"]
+    identity: dict[str, Any] = {}
+    for name in IDENTITY:
+        check = checks.day if name in ("birth_date", "hired_on", "left_on") else checks.text
+        value = given.get(name)
+        identity[name] = None if value is None else check(value, name)
+    if identity["hired_on"] and identity["left_on"] and identity["left_on"] < identity["hired_on"]:
+        raise StoreError("nobody leaves before they were hired", got=identity["left_on"])
     found_by = " ".join(identity[name] or "" for name in ("code", "name")).casefold()
-    return {
-        **identity,
-        "birth_date": None if born is None else checks.day(born, "birth_date"),
-        "found_by": found_by,
-    }
+    return {**identity, "found_by": found_by}
+
+
+@cache
+def newest_merge() -> ScalarSelect[Any]:
+    """What a person's record was merged into, if it was and still is."""
+    m = t.merges.alias("merged")
+    return (
+        select(m.c.into_id)
+        .where(m.c.person_id == t.people.c.id)
+        .correlate(t.people)
+        .order_by(m.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+
+
+@cache
+def owner_of_visit() -> Any:
+    """Whose a visit is: the person's who came, or the one's that the record was merged into."""
+    m = t.merges.alias("merged")
+    into = (
+        select(m.c.into_id)
+        .where(m.c.person_id == t.visits.c.person_id)
+        .correlate(t.visits)
+        .order_by(m.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return func.coalesce(into, t.visits.c.person_id)
+
+
+def records_of(connection: Connection, person_id: int) -> list[int]:
+    """Ids of all records of one person: their own, and those that were merged into it."""
+    m, later = t.merges, t.merges.alias("later")
+    newer = select(later.c.id).where(later.c.person_id == m.c.person_id, later.c.id > m.c.id)
+    query = select(m.c.person_id).where(m.c.into_id == person_id, ~newer.exists())
+    return [person_id, *connection.execute(query).scalars()]
 
 
 @cache  # built once: every call begins with one of these
@@ -52,6 +88,8 @@ def people_query() -> Select[Any]:
             i.c.sex,
             t.people.c.created_at,
             t.erasures.c.at.label("erased_at"),
+            *(i.c[name] for name in EMPLOYMENT),
+            newest_merge().label("merged_into"),
         )
         .outerjoin(i, i.c.id == newest)
         .outerjoin(t.erasures, t.erasures.c.person_id == t.people.c.id)
@@ -91,6 +129,14 @@ def living_person(connection: Connection, person_id: int) -> Person:
         raise StoreConflict(
             f"{{person}} was erased on {person.erased_at:%Y-%m-%d}", person=person_id
         )
+    if person.merged_into is not None:
+        raise StoreConflict(
+            "{person_1} is another record of {person_2}",
+            code="merged",
+            advice="use that one, or separate them again",
+            person_1=person_id,
+            person_2=person.merged_into,
+        )
     return person
 
 
@@ -122,7 +168,10 @@ def _add_identity(
         other = find_by_code(connection, code)
         if other is not None and other.id != person_id:
             raise StoreConflict(
-                "this code is {person}'s already", code="code-taken", person=other.id, got=code
+                "this code already belongs to {person}",
+                code="code-taken",
+                person=other.id,
+                got=code,
             )
     row = {"person_id": person_id, "at": checks.now(), "author": author, "reason": reason}
     connection.execute(insert(t.identities).values(**identity, **row))
@@ -135,7 +184,8 @@ def delete_visits(connection: Connection, person_id: int) -> None:
     trials = select(t.trials.c.id).where(t.trials.c.exam_id.in_(exams))
     connection.execute(delete(t.voids).where(t.voids.c.trial_id.in_(trials)))
     connection.execute(delete(t.baselines).where(t.baselines.c.person_id == person_id))
-    for table in (t.presses, t.results, t.trials, t.exam_states):
+    connection.execute(delete(t.merges).where(t.merges.c.person_id == person_id))
+    for table in (t.closings, t.presses, t.results, t.trials, t.exam_states):
         connection.execute(delete(table).where(table.c.exam_id.in_(exams)))
     # A screen goes before the exam it refers to, which is always an older row.
     for exam_id in connection.execute(exams.order_by(t.exams.c.id.desc())).scalars().all():
@@ -154,9 +204,15 @@ class People(Part):
         name: str | None = None,
         birth_date: date | None = None,
         sex: str | None = None,
+        **employment: Any,
     ) -> Person:
-        """A new person. Everything may be missing; a code must not be another person's."""
-        identity = as_identity(code=code, name=name, birth_date=birth_date, sex=sex)
+        """A new person. Everything may be missing; a code must not be another person's.
+
+        `employment` is department, job, hired_on and left_on.
+        """
+        if unknown := employment.keys() - set(EMPLOYMENT):
+            raise StoreError(f"a person has {', '.join(IDENTITY)}", got=sorted(unknown))
+        identity = as_identity(code=code, name=name, birth_date=birth_date, sex=sex, **employment)
         author = checks.text(author, "author")
         with writing(self.engine) as connection:
             return insert_person(connection, identity, author)
@@ -176,26 +232,53 @@ class People(Part):
         with reading(self.engine) as connection:
             return rows.to_records(Person, connection.execute(query))
 
+    def people_of(self, person_ids: Collection[int]) -> dict[int, Person]:
+        """These people by id; whom nobody knows is left out."""
+        with reading(self.engine) as connection:
+            return rows.found_by_id(
+                connection, Person, people_query(), t.people.c.id, sorted(person_ids)
+            )
+
     def person_by_code(self, code: str) -> Person | None:
         """The person who has this code now, if anybody has."""
         with reading(self.engine) as connection:
             return find_by_code(connection, checks.text(code, "code"))
 
     def correct_person(self, person_id: int, *, author: str, reason: str, **changes: Any) -> Person:
-        """Correct code, name, birth_date or sex. What was known before stays as history.
+        """Correct what is known of somebody. What was known before stays as history.
 
         The reason is kept with the identity and goes with it, as it may name somebody.
         """
         unknown = changes.keys() - set(IDENTITY)
         if unknown or not changes:
             raise StoreError(
-                f"a correction changes some of {', '.join(IDENTITY)}", got=list(changes)
+                f"a correction must change at least one of {', '.join(IDENTITY)}", got=list(changes)
             )
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
         with writing(self.engine) as connection:
             now = living_person(connection, person_id)
             identity = as_identity(**{name: getattr(now, name) for name in IDENTITY} | changes)
             return insert_correction(connection, now, identity, author, reason)
+
+    def change_people(
+        self,
+        new: Sequence[Mapping[str, Any]],
+        changes: Mapping[int, Mapping[str, Any]],
+        *,
+        author: str,
+        reason: str,
+    ) -> None:
+        """Add and correct many people at once: all of them, or none when one is refused."""
+        author, reason = checks.text(author, "author"), checks.text(reason, "reason")
+        with writing(self.engine) as connection:
+            for person_id, fields in changes.items():
+                now = living_person(connection, person_id)
+                known = {name: getattr(now, name) for name in IDENTITY}
+                insert_correction(
+                    connection, now, as_identity(**{**known, **fields}), author, reason
+                )
+            for one in new:
+                insert_person(connection, as_identity(**one), author)
 
     def erase_person(
         self, person_id: int, *, author: str, reason: str, delete_trials: bool = False
@@ -208,20 +291,73 @@ class People(Part):
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
         with writing(self.engine) as connection:
             living_person(connection, person_id)
+            records = records_of(connection, person_id)  # of one person: all of them go
             # The tombstone is the permit that the triggers ask for, and it writes the audit row.
+            tombstone = {
+                "at": checks.now(),
+                "author": author,
+                "reason": reason,
+                "trials_deleted": bool(delete_trials),
+            }
             connection.execute(
-                insert(t.erasures).values(
-                    person_id=person_id,
-                    at=checks.now(),
-                    author=author,
-                    reason=reason,
-                    trials_deleted=bool(delete_trials),
-                )
+                insert(t.erasures), [{"person_id": one, **tombstone} for one in records]
             )
-            for table in (t.notes, t.identities):
-                connection.execute(delete(table).where(table.c.person_id == person_id))
-            if delete_trials:
-                delete_visits(connection, person_id)
+            for table in (t.notes, t.identities, t.standings, t.tasks, t.tested):
+                connection.execute(delete(table).where(table.c.person_id.in_(records)))
+            for one in records if delete_trials else ():
+                delete_visits(connection, one)
             erased = person_of(connection, person_id)
         forget(self.engine)
         return erased
+
+    def merge_people(self, person_id: int, into_id: int, *, author: str, reason: str) -> Merge:
+        """Make two records of one person one: the visits of the first are the second's from now on.
+
+        Nothing is moved, so that `separate_people` undoes it. A record that others were merged
+        into is not merged further.
+        """
+        author, reason = checks.text(author, "author"), checks.text(reason, "reason")
+        if checks.as_id(person_id, "person") == checks.as_id(into_id, "person"):
+            raise StoreError("two records are needed to make one", got=person_id)
+        with writing(self.engine) as connection:
+            for one in sorted((person_id, into_id)):  # in one order, or two programs wait for ever
+                living_person(connection, one)
+            if len(records_of(connection, person_id)) > 1:
+                raise StoreConflict(
+                    "other records were merged into {person} already",
+                    advice="merge the other way round, or separate those first",
+                    person=person_id,
+                )
+            return _add_merge(connection, person_id, into_id, author, reason)
+
+    def separate_people(self, person_id: int, *, author: str, reason: str) -> Merge:
+        """Undo a merge: the record has its own visits again."""
+        author, reason = checks.text(author, "author"), checks.text(reason, "reason")
+        with writing(self.engine) as connection:
+            person = person_of(connection, person_id)
+            if person.merged_into is None or person.erased_at is not None:
+                raise StoreConflict("{person} is not merged into another record", person=person_id)
+            return _add_merge(connection, person_id, None, author, reason)
+
+    def merged_into(self, person_id: int) -> list[Person]:
+        """The other records of this person."""
+        with reading(self.engine) as connection:
+            others = records_of(connection, checks.as_id(person_id, "person"))[1:]
+            return [person_of(connection, one) for one in others]
+
+
+def _add_merge(
+    connection: Connection, person_id: int, into_id: int | None, author: str, reason: str
+) -> Merge:
+    values = {
+        "person_id": person_id,
+        "into_id": into_id,
+        "at": checks.now(),
+        "author": author,
+        "reason": reason,
+    }
+    # The reason stays with the merge: the audit outlives the identity that it may name.
+    details = {"person": person_id, "into": into_id}
+    return rows.to_record(
+        Merge, rows.add_row(connection, t.merges, values, author, details=details)
+    )

@@ -54,7 +54,7 @@ class Results(Part):
             exam = exams.exam_to_extend(connection, exam_id, expected)
             if closes_as is not None:
                 if exam.state in ("done", "abandoned"):
-                    raise StoreConflict(f"{{exam}} is {exam.state} already", exam=exam_id)
+                    raise StoreConflict(f"{{exam}} is already {exam.state}", exam=exam_id)
                 exams.add_state(connection, exam_id, closes_as, engine_version, author, "finished")
                 rows.add_audit(
                     connection, author, f"exam {closes_as}", f"exams:{exam_id}", "finished",

@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from earshift.engine.refusal import Refusal
 
-SCHEMA = "0002"  # the newest migration; a database with another one is upgraded or refused
+SCHEMA = "0003"  # the newest migration; a database with another one is upgraded or refused
 VERSION_TABLE = "earshift_schema"  # its presence says that a database is ours
 
 
@@ -71,10 +71,15 @@ Id = BigInteger().with_variant(Integer, "sqlite")
 metadata = MetaData()
 
 
-def _table(name: str, *columns: Any) -> Table:
+def _table(name: str, *columns: Any, rebuilt: bool = False) -> Table:
     # Without AUTOINCREMENT SQLite would give the id of an erased row to a new one.
     return Table(
-        name, metadata, Column("id", Id, primary_key=True), *columns, sqlite_autoincrement=True
+        name,
+        metadata,
+        Column("id", Id, primary_key=True),
+        *columns,
+        sqlite_autoincrement=True,
+        info={"rebuilt": rebuilt},
     )
 
 
@@ -91,6 +96,10 @@ identities = _table(
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("department", Text),
+    Column("job", Text),
+    Column("hired_on", Date),
+    Column("left_on", Date),
     Index("identities_of_person", "person_id", "id"),
     Index("identities_by_code", "code"),
 )
@@ -246,6 +255,40 @@ baselines = _table(
     Index("baselines_by_exam", "exam_id"),
 )
 
+# A reviewer's last word on a verdict: nothing more has to be done, or it has after all.
+closings = _table(
+    "closings",
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Column("closed", Boolean, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("closings_of_exam", "exam_id", "id"),
+)
+
+# Two records of one person: the visits of the first are the second's. Without `into_id` they are
+# two people again.
+merges = _table(
+    "merges",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("into_id", Id, ForeignKey("people.id")),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("merges_of_person", "person_id", "id"),
+    Index("merges_into", "into_id"),
+)
+
+site_settings = _table(
+    "site_settings",
+    Column("name", Text, nullable=False),
+    Column("value", JSON, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("site_settings_by_name", "name", "id"),
+)
+
 users = _table(
     "users",
     Column("name", Text, nullable=False, unique=True),
@@ -306,4 +349,67 @@ audit = _table(
     Column("reason", Text, nullable=False),
     Column("details", JSON, nullable=False),
     Index("audit_of_subject", "subject", "id"),
+)
+
+# What follows holds nothing that the tables above do not say. It is worked out from them again for
+# everybody in `stale`, where triggers put whoever something new is known of. Days are counted as
+# `date.toordinal` does, so that both databases can add to them.
+
+SAYS_OF_PEOPLE = (
+    *("people", "identities", "erasures", "merges"),
+    *("exam_states", "results", "closings", "baselines"),
+)  # tables whose new rows mark a person as stale
+stale = _table(
+    "stale",
+    Column("person_id", Id, nullable=False),
+    Index("stale_by_person", "person_id"),
+    rebuilt=True,
+)
+
+standings = _table(
+    "standings",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False, unique=True),
+    Column("code", Text),
+    Column("name", Text),
+    Column("found_by", Text, nullable=False),
+    Column("department", Text),
+    Column("job", Text),
+    Column("from_day", Integer, nullable=False),  # hired, or first stored
+    Column("left_day", Integer),
+    Column("full_day", Integer),  # by the ear whose full audiogram is the older one
+    Column("full_ears", Text, nullable=False),  # whose: what is due of
+    Column("any_day", Integer),  # the same for tests of any kind
+    Column("any_ears", Text, nullable=False),
+    # All that the count and the order of a long list ask for, so that no row has to be looked up.
+    Index("standings_by_full_day", "full_day", "from_day", "person_id", "left_day"),
+    Index("standings_by_any_day", "any_day", "from_day", "person_id", "left_day"),
+    Index("standings_by_department", "department"),
+    rebuilt=True,
+)
+
+tasks = _table(
+    "tasks",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("why", Text, nullable=False),
+    Column("ears", Text, nullable=False),
+    Column("day", Integer, nullable=False),  # of the exam that calls for it
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Index("tasks_of_person", "person_id"),
+    Index("tasks_by_day", "why", "day"),
+    Index("tasks_by_exam", "exam_id"),
+    rebuilt=True,
+)
+
+tested = _table(
+    "tested",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Column("ear", Text, nullable=False),
+    Column("day", Integer, nullable=False),
+    Column("complete", Boolean, nullable=False),  # thresholds at all six frequencies
+    Column("shift", Text, nullable=False),  # "", waiting, confirmed or not confirmed
+    Index("tested_of_person", "person_id"),
+    Index("tested_by_day", "day", "person_id", "complete", "shift"),
+    Index("tested_by_exam", "exam_id"),
+    rebuilt=True,
 )

@@ -184,7 +184,7 @@ class Trials(Part):
             exam = exams.exam_to_extend(connection, exam_id, expected)
             if exam.state != "open":
                 raise StoreConflict(
-                    f"{{exam}} is {exam.state}: set it open before it takes answers", exam=exam_id
+                    f"{{exam}} is {exam.state}: reopen it before it takes answers", exam=exam_id
                 )
             if exam.ear != ear:
                 raise StoreError(
@@ -215,7 +215,7 @@ class Trials(Part):
             if connection.execute(
                 select(t.voids.c.id).where(t.voids.c.trial_id == trial_id)
             ).first():
-                raise StoreConflict("{trial} is void already", trial=trial_id)
+                raise StoreConflict("{trial} is already void", trial=trial_id)
             return void(connection, trial_id, author, reason)
 
     def trials(self, exam_id: int) -> tuple[TrialRecord, ...]:

@@ -65,7 +65,7 @@ def backup(place: Path | URL, target: Path) -> None:
     """Copy the store into a new file; the copy is of one moment, whoever writes meanwhile."""
     target = target.expanduser().absolute()
     if target.exists():
-        raise StoreConflict(f"{target} is there already: give the backup a new name")
+        raise StoreConflict(f"{target} already exists: give the backup a new name")
     if not target.parent.is_dir():
         raise NoSuchRow(f"there is no folder {target.parent} for the backup")
     if isinstance(place, Path):
@@ -108,7 +108,7 @@ def _restore_sqlite(backup: Path, target: Path) -> None:
     # A log left by an earlier store of this name would be replayed into the new one.
     for taken in (target, *(target.with_name(target.name + end) for end in ("-wal", "-journal"))):
         if taken.exists():
-            raise StoreConflict(f"{taken} is there already: move it away, or restore elsewhere")
+            raise StoreConflict(f"{taken} already exists: move it away, or restore elsewhere")
     require_sqlite(backup)
     engine = connect(backup)
     try:
@@ -215,7 +215,7 @@ def _sqlite_weakness(connection: Connection) -> list[str]:
     problems = [f"{row[0]}:{row[1]} refers to a missing row of {row[2]}" for row in orphans[:10]]
     file = Path(str(connection.engine.url.database))
     if os.name == "posix" and file.stat().st_mode & 0o077:
-        problems.append(f"{file} can be read by other users: chmod 600 it")
+        problems.append(f"{file} can be read by other users: run chmod 600 on it")
     return problems
 
 
@@ -227,10 +227,9 @@ def _missing_triggers(connection: Connection) -> list[str]:
         query = "SELECT tgname FROM pg_trigger WHERE tgenabled = 'A'"
         third = "truncate"
     found = set(connection.exec_driver_sql(query).scalars())
-    needed = {
-        f"{table}_no_{what}" for table in t.metadata.tables for what in ("update", "delete", third)
-    }
-    needed.add("erasures_audited")
+    kept = [name for name, table in t.metadata.tables.items() if not table.info["rebuilt"]]
+    needed = {f"{table}_no_{what}" for table in kept for what in ("update", "delete", third)}
+    needed |= {"erasures_audited", *(f"{table}_stale" for table in t.SAYS_OF_PEOPLE)}
     return [f"the trigger {name} is missing or switched off" for name in sorted(needed - found)]
 
 
@@ -271,7 +270,7 @@ def _broken_rows(connection: Connection) -> list[str]:
     problems = [
         f"exams:{exam} lacks some of its trials" for exam in connection.execute(gaps).scalars()
     ]
-    for table in (t.identities, t.notes):
+    for table in (t.identities, t.notes, t.standings):
         left = (
             select(table.c.person_id)
             .join(t.erasures, t.erasures.c.person_id == table.c.person_id)

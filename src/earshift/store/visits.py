@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime
+from functools import cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, Select, func, select
 
 from earshift.records import (
     VISIT_MODES,
@@ -20,7 +21,7 @@ from earshift.records import (
 from earshift.store import checks, devices, exams, people, results, rows, trials
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
-from earshift.store.errors import StoreError
+from earshift.store.errors import NoSuchRow, StoreError
 from earshift.store.rows import Part
 
 BATCH = 200  # visits held at once when all are read
@@ -72,6 +73,21 @@ def bundles_of(connection: Connection, visits: Sequence[Visit]) -> list[VisitBun
     ]
 
 
+@cache
+def visits_query() -> Select[Any]:
+    """Visits, each as the person's whose records were made one."""
+    others = [column for column in t.visits.c if column.name != "person_id"]
+    return select(*others, people.owner_of_visit().label("person_id"))
+
+
+def visit_of(connection: Connection, visit_id: int) -> Visit:
+    query = visits_query().where(t.visits.c.id == checks.as_id(visit_id, "visit"))
+    found = connection.execute(query).first()
+    if found is None:
+        raise NoSuchRow("there is no {row}", row=f"visit {visit_id}")
+    return rows.to_record(Visit, found)
+
+
 def local_day(visit: Visit) -> date:
     return visit.started_at.astimezone(ZoneInfo(visit.zone)).date()
 
@@ -110,16 +126,14 @@ class Visits(Part):
 
     def visit(self, visit_id: int) -> Visit:
         with reading(self.engine) as connection:
-            return rows.to_record(Visit, rows.row_of(connection, t.visits, visit_id, "visit"))
+            return visit_of(connection, visit_id)
 
     def visits(self, person_id: int) -> list[Visit]:
         """All visits of a person, in the order they began."""
-        query = (
-            select(t.visits)
-            .where(t.visits.c.person_id == checks.as_id(person_id, "person"))
-            .order_by(t.visits.c.started_at, t.visits.c.id)
-        )
+        person_id = checks.as_id(person_id, "person")
+        query = visits_query().order_by(t.visits.c.started_at, t.visits.c.id)
         with reading(self.engine) as connection:
+            query = query.where(t.visits.c.person_id.in_(people.records_of(connection, person_id)))
             found = rows.to_records(Visit, connection.execute(query))
             return found or people.nothing_of(connection, person_id)
 
@@ -151,38 +165,41 @@ class Visits(Part):
             if exam_id is not None:
                 exam = rows.row_of(connection, t.exams, exam_id, "exam")
                 if visit_id not in (None, exam.visit_id):
-                    raise StoreError("{exam} is not of {visit}", exam=exam_id, visit=visit_id)
+                    raise StoreError(
+                        "{exam} does not belong to {visit}", exam=exam_id, visit=visit_id
+                    )
                 visit_id = values["visit_id"] = exam.visit_id
             if visit_id is not None:
-                visit = rows.row_of(connection, t.visits, visit_id, "visit")
+                visit = visit_of(connection, visit_id)
                 if visit.person_id != person_id:
-                    raise StoreError("{visit} is not of {person}", visit=visit_id, person=person_id)
+                    raise StoreError(
+                        "{visit} does not belong to {person}", visit=visit_id, person=person_id
+                    )
             return rows.to_record(Note, rows.add_row(connection, t.notes, values, author))
 
     def notes(self, person_id: int) -> list[Note]:
         """All notes about a person, oldest first."""
-        query = (
-            select(t.notes)
-            .where(t.notes.c.person_id == checks.as_id(person_id, "person"))
-            .order_by(t.notes.c.id)
-        )
+        person_id = checks.as_id(person_id, "person")
+        query = select(t.notes).order_by(t.notes.c.id)
         with reading(self.engine) as connection:
+            query = query.where(t.notes.c.person_id.in_(people.records_of(connection, person_id)))
             found = rows.to_records(Note, connection.execute(query))
             return found or people.nothing_of(connection, person_id)
 
     def visit_bundle(self, visit_id: int) -> VisitBundle:
         """A visit with all that belongs to it, of one moment."""
         with reading(self.engine) as connection:
-            visit = rows.to_record(Visit, rows.row_of(connection, t.visits, visit_id, "visit"))
+            visit = visit_of(connection, visit_id)
             return bundles_of(connection, [visit])[0]
 
     def iter_visit_bundles(self, person_id: int | None = None) -> Iterator[VisitBundle]:
         """All visits, or one person's, by id: all of one moment, a few in memory at a time."""
-        query = select(t.visits).order_by(t.visits.c.id).limit(BATCH)
+        query = visits_query().order_by(t.visits.c.id).limit(BATCH)
         with reading(self.engine) as connection:
             if person_id is not None:
                 people.person_of(connection, person_id)
-                query = query.where(t.visits.c.person_id == checks.as_id(person_id, "person"))
+                records = people.records_of(connection, person_id)
+                query = query.where(t.visits.c.person_id.in_(records))
             last = 0
             while page := connection.execute(query.where(t.visits.c.id > last)).all():
                 visits = [rows.to_record(Visit, row) for row in page]

@@ -18,6 +18,7 @@ from earshift.studies.first_exams import (
     MARKS,
     METHOD_WORDS,
     OWN,
+    PEER,
     SPREADS_DB,
     UNKNOWN,
 )
@@ -95,6 +96,8 @@ def add(page: Page, frames: Mapping[str, "pl.DataFrame"], out: Path) -> None:
 
 # First exams -----------------------------------------------------------------------------------
 
+SHOWN = (*((OWN, spread) for spread in SPREADS_DB), (IDEAL, 4.0), (FIELD, 4.0), (PEER, 4.0))
+
 
 def _part(rows: "pl.DataFrame", method: str, spread: float, tones: int | None) -> "pl.DataFrame":
     import polars as pl
@@ -149,9 +152,7 @@ def _exam_targets(rows: "pl.DataFrame") -> Iterator[Target]:
 def _exam_tables(page: Page, rows: "pl.DataFrame", out: Path) -> None:
     lines = []
     curves: dict[str, list[tuple[float, float, int]]] = {}
-    for method, spread in (
-        *((OWN, spread) for spread in SPREADS_DB), (IDEAL, 4.0), (FIELD, 4.0),
-    ):  # fmt: skip
+    for method, spread in SHOWN:
         every = _part(rows, method, spread, None)
         if every.is_empty():
             continue
@@ -166,8 +167,8 @@ def _exam_tables(page: Page, rows: "pl.DataFrame", out: Path) -> None:
     page.heading("First exams")
     page.add(
         "RMS error in dB over 500-8000 Hz and how many 95 % intervals hold the truth, after so "
-        "many tones. 2 % lapses, 1 % guesses. AEPsych needs an environment of its own and is not "
-        "part of this table (`make bench-peers`)."
+        "many tones. 2 % lapses, 1 % guesses. AEPsych runs in an environment of its own (`make "
+        "results-peers`), on the first of these ears."
     )
     page.table(("method", "spread (dB)", "ears", *(f"{n} tones" for n in MARKS)), lines)
     manual = _part(rows, MANUAL, 4.0, None)
@@ -184,7 +185,14 @@ def _exam_tables(page: Page, rows: "pl.DataFrame", out: Path) -> None:
         f"{method} {spread:g}": {
             str(tones): _rms(_part(rows, method, spread, tones)) for tones in MARKS
         }
-        for method, spread in ((OWN, 2.0), (OWN, 4.0), (OWN, 8.0), (IDEAL, 4.0), (FIELD, 4.0))
+        for method, spread in (
+            (OWN, 2.0),
+            (OWN, 4.0),
+            (OWN, 8.0),
+            (IDEAL, 4.0),
+            (FIELD, 4.0),
+            (PEER, 4.0),
+        )
         if _part(rows, method, spread, None).height
     }
     figures.save_errors(curves, out / "exams.png")

@@ -207,6 +207,37 @@ def save_grid(names: Sequence[str], curves: dict[tuple[str, str], Curve], path: 
     return path
 
 
+def save_frontier(
+    points: Mapping[str, tuple[float, float, float, float]], chosen: str, path: Path
+) -> Path:
+    """Wrong calls against tones, a numbered point for each setting; the chosen one is filled.
+
+    A point is mean tones and its standard error, the fraction of wrong calls and its own.
+    """
+    figure = Figure(figsize=(7.4, 6.4), layout="constrained")
+    axes = figure.add_subplot()
+    for number, (name, (tones, tones_error, wrong, wrong_error)) in enumerate(
+        points.items(), start=1
+    ):
+        axes.errorbar(
+            tones, 100 * wrong, xerr=tones_error, yerr=100 * wrong_error, color="0.6",
+            linewidth=0.8, marker="o", markersize=14, markeredgecolor="black",
+            markerfacecolor="black" if name == chosen else "white", label=f"{number}  {name}",
+        )  # fmt: skip
+        axes.annotate(
+            str(number), (tones, 100 * wrong), ha="center", va="center", fontsize=8,
+            color="white" if name == chosen else "black", zorder=5,
+        )  # fmt: skip
+    axes.set_ylim(bottom=0.0)
+    axes.grid(color="#dddddd", linewidth=0.5)
+    axes.set_axisbelow(True)
+    axes.set_xlabel("mean tones until either limit is met")
+    axes.set_ylabel("wrong calls (%)")
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8, markerscale=0.5)
+    return _saved(figure, path)
+
+
 def save_truths(ears: Mapping[str, Sequence[tuple[float, float]]], path: Path) -> Path:
     """The true audiograms of the classes, as the simulated listeners have them."""
     figure = Figure(figsize=(7.0, 6.4), layout="constrained")

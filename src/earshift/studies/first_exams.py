@@ -1,9 +1,10 @@
 """First exams of real ears: threshold error and whether intervals hold the truth, beside others."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +14,26 @@ from earshift.engine.persons.answers import AnswerModel
 from earshift.engine.persons.design import Design
 from earshift.engine.persons.people import Newcomer, Persons
 from earshift.engine.persons.posterior import Posterior
+from earshift.engine.tone import Tone, Trial
 from earshift.simulate.classical import hughson_westlake
 from earshift.simulate.run import run
 from earshift.studies.case import Case, Ear, Row, seed_of
 from earshift.studies.sittings import EXAM_HZ, HZ, Answerer, Manner, begin_exam, played
 
+if TYPE_CHECKING:
+    import polars as pl
+
 Array = NDArray[np.float64]
 
 MARKS = (10, 20, 30, 40, 50)  # tones after which thresholds are read
 SPREADS_DB = (2.0, 4.0, 8.0)
-OWN, IDEAL, FIELD, MANUAL = "earshift", "ideal", "field", "manual"
+OWN, IDEAL, FIELD, MANUAL, PEER = "earshift", "ideal", "field", "manual", "aepsych"
 METHOD_WORDS = {
     OWN: "earshift",
     IDEAL: "ideal observer: the same prior, spread and rates known",
     FIELD: "Gaussian-process field: `Exam.clinical` of version 0.1.0",
     MANUAL: "Hughson-Westlake, 5 dB steps",
+    PEER: "AEPsych's Gaussian process and BALD: any level and frequency, no lapses",
 }
 UNKNOWN = -1  # in place of whether an interval held the truth, where there is none
 IDEAL_PERSONS = 8000
@@ -53,10 +59,18 @@ def begin_ideal(manner: Manner, seed: int) -> Posterior:
         off_at_start=0.0, goes_off=0.0, idle_prior=1e-9,
     )  # fmt: skip
     prior = KnownSpread(EXAM_HZ, spread_db=manner.spread_db)
-    design = Design(
-        prior, frequencies_hz=EXAM_HZ, seed=seed, answers=answers, persons=IDEAL_PERSONS
+    return Posterior.before_any(
+        Design(prior, frequencies_hz=EXAM_HZ, seed=seed, answers=answers, persons=IDEAL_PERSONS)
     )
-    return Posterior.before_any(design)
+
+
+def ideally_played(state: Posterior, person: Answerer, tones: int) -> Iterator[Posterior]:
+    """So many tones that the ideal observer wants: what is known after each."""
+    for _ in range(tones):
+        place, level = state.best()
+        tone = Tone(state.design.frequencies_hz[place], state.design.levels_db[level])
+        state = state.after(Trial(tone, person.hears(tone)))
+        yield state
 
 
 @dataclass(frozen=True)
@@ -111,8 +125,12 @@ class ExamCase(Case):
                     ),
                 )  # fmt: skip
             return out
-        begun = begin_exam(seed) if self.method == OWN else begin_ideal(manner, seed)
-        for state in played(begun, person, MARKS[-1], silent=False):
+        states = (
+            played(begin_exam(seed, MARKS[-1]), person, MARKS[-1], silent=False)
+            if self.method == OWN
+            else ideally_played(begin_ideal(manner, seed), person, MARKS[-1])
+        )
+        for state in states:
             if len(state.trials) in MARKS:
                 read(len(state.trials), *state.thresholds(HZ))
         return out
@@ -127,3 +145,13 @@ def exam_cases(ears: Sequence[Ear], beside: int, seed: int = 0) -> list[ExamCase
         if number < beside:
             cases.append(ExamCase(ear, FIELD, seed=seed))
     return cases
+
+
+def beside_peers(frames: Mapping[str, "pl.DataFrame"], path: Path) -> dict[str, "pl.DataFrame"]:
+    """The rows of first exams with those that peers gave, where there are any."""
+    import polars as pl
+
+    if "exams" not in frames or not path.exists():
+        return {}
+    own = frames["exams"]
+    return {"exams": pl.concat([own, pl.read_csv(path, schema=own.schema)])}

@@ -30,8 +30,8 @@ from earshift.studies.sittings import (
     Manner,
     begin_exam,
     begin_screen,
+    examined,
     played,
-    reference_of,
 )
 
 Array = NDArray[np.float64]
@@ -77,12 +77,13 @@ class ModelCase(Case):
     )  # fmt: skip
 
     def rows(self) -> list[Row]:
-        earlier = reference_of(self.ear, STANDARD, self.seed)
+        reference = examined(self.ear, STANDARD, self.seed)
         levels = np.array([level for _, level in self.ear.thresholds_db_hl])
         tones = MAX_TONES if self.truth == MODEL else CHECKED_TONES[-1]
         out: list[Row] = []
         for rule in RULE_NAMES:
-            source = begin_screen(earlier, RULES[rule], seed_of(self.seed, self.ear.name, "source"))
+            own_seed = seed_of(self.seed, self.ear.name, "source")
+            source = begin_screen(reference, RULES[rule], own_seed).state
             for side in (0, 1):
                 there = source.clouds[side]
                 assert there is not None
@@ -95,8 +96,8 @@ class ModelCase(Case):
                     else:
                         delta = persons.after[draw, 0] - persons.before[draw, 0]
                         person = Answerer(levels + delta, STANDARD, seed)
-                    state = begin_screen(earlier, RULES[rule], seed)
-                    path = [s.log_bf() for s in played(state, person, tones)]
+                    screen = begin_screen(reference, RULES[rule], seed)
+                    path = [state.log_bf() for state in played(screen, person, tones)]
                     out.append((
                         self.truth, rule, self.ear.name, draw, bool(side),
                         *(float(path[n - 1]) for n in CHECKED_TONES),
@@ -153,14 +154,14 @@ class BruteCase(Case):
             return []
         levels = np.array([level for _, level in self.ear.thresholds_db_hl]) + delta
         seed = seed_of(self.seed, self.ear.name, self.condition.name, self.rule, "brute")
-        earlier = reference_of(self.ear, self.condition.reference, self.seed)
-        begun = begin_screen(earlier, RULES[self.rule], seed)
+        reference = examined(self.ear, self.condition.reference, self.seed)
+        screen = begin_screen(reference, RULES[self.rule], seed)
         person = Answerer(levels, self.condition.manner, seed)
-        *_, last = played(begun, person, BRUTE_TONES, silent=False)
+        *_, last = played(screen, person, BRUTE_TONES, silent=False)
         logs, effective = exact_log_evidence(last, self.draws, seed)
         out: list[Row] = []
         for replicate in range(REPLICATES):
-            state = Posterior.before_any(replace(begun.design, seed=seed_of(seed, replicate)))
+            state = Posterior.before_any(replace(last.design, seed=seed_of(seed, replicate)))
             for k, trial in enumerate(last.trials):
                 state = state.after(trial)
                 out.append((

@@ -14,19 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from earshift import __version__
-from earshift.engine.persons.design import Design
-from earshift.engine.persons.people import Newcomer
-from earshift.engine.persons.posterior import Posterior
-from earshift.engine.persons.questions import NEIGHBOURS_HZ, NOTCH_DB, NOTCH_HZ, NotchThere
+from earshift.engine.persons.questions import NEIGHBOURS_HZ, NOTCH_DB, NOTCH_HZ
 from earshift.engine.refusal import Refusal
 from earshift.engine.rule_settings import NotchSettings
+from earshift.engine.screen import Screen
 from earshift.studies import figures
 from earshift.studies.case import Case, Ear, Row, seed_of
 from earshift.studies.ears import people
 from earshift.studies.markdown import Page, Target
 from earshift.studies.rates import Proportion
 from earshift.studies.rules import dithered
-from earshift.studies.sittings import HZ, STANDARD, Answerer, decision_at, played
+from earshift.studies.sittings import STANDARD, Answerer, played
 
 if TYPE_CHECKING:
     import polars as pl
@@ -74,14 +72,14 @@ class NotchCase(Case):
     def rows(self) -> list[Row]:
         seed = seed_of(self.seed, self.ear.name, "notch")
         person = Answerer([level for _, level in self.ear.thresholds_db_hl], STANDARD, seed)
-        design = Design(Newcomer(HZ), asked=(NotchThere(),), frequencies_hz=HZ, seed=seed)
+        screen = Screen(hypotheses="notch", seed=seed, max_tones=TONES)
         margin = notch_margin_db(self.ear)
         return [
             (
                 self.group, self.ear.name, margin, len(state.trials), float(state.log_bf()),
-                decision_at(state, design.stopping.bayes_factor),
+                screen.decision,
             )
-            for state in played(Posterior.before_any(design), person, TONES)
+            for state in played(screen, person, TONES)
         ]  # fmt: skip
 
 

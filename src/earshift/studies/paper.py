@@ -323,7 +323,7 @@ def sensitivity_cases(protocol: Protocol, reps: int, seed: int = 0) -> list[Pape
         changed = replace(protocol, reading_sd_db=reading)
         variants.append((f"hyperprior for readings of SD {reading:g} dB", changed, {}))
     if protocol.alternative == "shift":
-        for share in (0.0, 0.1, 0.25, 0.5):
+        for share in (0.0, 0.05, 0.15, 0.25):
             changed = replace(protocol, rough_share=share)
             variants.append((f"rough shifts {share:.0%}", changed, {}))
     else:
@@ -376,18 +376,27 @@ def floor_cases(protocol: Protocol, reps: int, seed: int = 0) -> list[PaperCase]
 
 
 def best_candidates() -> list[Protocol]:
-    """The settings among which `best` was chosen, on real ears of the tuning half."""
+    """The settings among which `best` was chosen, on real ears of the tuning half.
+
+    Rough shifts of about 30 dB, and those without a direction to speak of.
+    """
     narrow = PROTOCOLS["best-0.1"]
     moved = Protocol(alternative="shift")
+    rough = [(0.0, 3.0), (0.25, 3.0), (0.5, 3.0)] + [(s, 0.5) for s in (0.05, 0.1, 0.15, 0.2, 0.25)]
     return [
+        PROTOCOLS["best"],
         *(
-            replace(moved, name=f"shift, rough {s:.0%}", rough_share=s)
-            for s in (0.25, 0.0, 0.1, 0.5)
+            replace(
+                moved, name=f"shift, rough {share:.0%} of {10 * size:g} dB",
+                rough_share=share, rough_size=size,
+            )
+            for share, size in rough
+            if (share, size) != (PROTOCOLS["best"].rough_share, PROTOCOLS["best"].rough_size)
         ),
         replace(narrow, name="conjoint, correlations -0.5 to 0.7 (best-0.1)"),
         replace(narrow, name="conjoint, SDs x 2", prior_scale=2.0),
         replace(narrow, name="conjoint, correlations -1 to 1", rho_low=-1.0, rho_high=1.0),
-    ]
+    ]  # fmt: skip
 
 
 def ear_cases(

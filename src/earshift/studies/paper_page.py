@@ -141,7 +141,7 @@ def write_paper_results(
     settings = replace(protocol, max_tones=max_tones).to_dict()
     left_out = {"name"}
     if protocol.alternative == "shift":  # has no theta_g and no correlations
-        settings["rough_share"] = protocol.rough_share
+        settings |= {"rough_share": protocol.rough_share, "rough_size": protocol.rough_size}
         left_out |= {*OPTIONS, "prior_scale", "rho_points", "rho_low", "rho_high"}
     page.add(
         "Settings: "
@@ -372,11 +372,13 @@ def write_variant_results(
     max_tones: int = 30,
     against: str | None = None,
     ears: Mapping[str, Ear] | None = None,
+    frontier: bool = False,
 ) -> dict[str, Any]:
     """results.md and summary.json of a study that compares labels (protocols or conditions).
 
     Each is compared with the label `against`, by default the first. With `ears`, real ones by their
-    names, the pairs that were judged wrongly are shown.
+    names, the pairs that were judged wrongly are shown. With `frontier`, labels are settings to
+    choose from: which of them no other beats in both tones and wrong calls, and a picture.
     """
     runs = [run for run in runs_of(frame, max_tones) if decidable(run)]
     page = Page(title, command, out, {"version": __version__, "variants": {}})
@@ -416,9 +418,41 @@ def write_variant_results(
         ])  # fmt: skip
     page.table(("", "runs", "tones to the right model", *DISTANCES, *OUTCOMES, "difference"), rows)
     page.add(f"{len(labels) - 1 - len(close)} of {len(labels) - 1} differences exceed two errors.")
+    if frontier:
+        _frontier(page, usual)
     if ears is not None:
         _wrong_pairs(page, [r for r in runs if r.label == usual and r.outcome == "wrong"], ears)
     return page.write()
+
+
+def _frontier(page: Page, chosen: str) -> None:
+    """The settings by tones and wrong calls, and which of them are beaten in both."""
+    points = {}
+    for label, numbers in page.summary["variants"].items():
+        wrong, runs = numbers["wrong"], numbers["runs"]
+        error = math.sqrt(wrong * (1.0 - wrong) / runs)
+        points[label] = (numbers["weighted_two_sided"], numbers["two_sided_error"], wrong, error)
+    page.add(
+        "The frontier: wrong calls against tones of the two-sided rule, quickest first; ± is one "
+        "standard error. A setting that another one beats in both is not on it; where the "
+        "difference is within the errors, that says little."
+    )
+    rows = []
+    for label, (tones, tones_error, wrong, error) in sorted(points.items(), key=lambda p: p[1][0]):
+        better = [name for name, other in points.items() if other[0] < tones and other[2] <= wrong]
+        numbers = page.summary["variants"][label]
+        kept = numbers["on_frontier"] = not better
+        rows.append([
+            label, f"{tones:.2f} ± {tones_error:.2f}",
+            *(f"{numbers['two_sided'].get(name, math.nan):.1f}" for name in DISTANCES),
+            f"{round(wrong * numbers['runs'])}: {100 * wrong:.1f} ± {100 * error:.1f} %",
+            str(numbers["wrong_adjacent"]), "yes" if kept else "no",
+        ])  # fmt: skip
+    page.table(
+        ("", "tones, two-sided", *DISTANCES, "wrong", "of these adjacent", "on the frontier"), rows
+    )
+    figures.save_frontier(points, chosen, page.out / "frontier.png")
+    page.picture("wrong calls against tones for every setting tried", "frontier.png")
 
 
 def _wrong_pairs(page: Page, wrong: Sequence[Run], ears: Mapping[str, Ear]) -> None:

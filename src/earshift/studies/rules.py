@@ -17,8 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine.exam import Exam
-from earshift.engine.persons.people import Earlier
+from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import RULES, judge_ear
 from earshift.simulate.classical import hughson_westlake
@@ -35,9 +34,9 @@ from earshift.studies.sittings import (
     Manner,
     begin_screen,
     decision_at,
+    examined,
     margin_db,
     played,
-    reference_of,
 )
 
 Array = NDArray[np.float64]
@@ -175,29 +174,30 @@ class RuleCase(Case):
         ]
         if not wanted:
             return []
-        earlier = reference_of(self.ear, wanted[0][0].reference, self.seed)
-        return [self._screen(earlier, *which) for which in wanted]
+        reference = examined(self.ear, wanted[0][0].reference, self.seed)
+        return [self._screen(reference, *which) for which in wanted]
 
-    def _screen(self, earlier: Earlier, condition: Condition, rule: str, delta: Array) -> Row:
+    def _screen(self, reference: Exam, condition: Condition, rule: str, delta: Array) -> Row:
         seed = seed_of(self.seed, self.ear.name, condition.name, rule)
         levels = np.array([level for _, level in self.ear.thresholds_db_hl]) + delta
         person = Answerer(levels, condition.manner, seed)
-        state = first = begin_screen(earlier, RULES[rule], seed)
+        screen = begin_screen(reference, RULES[rule], seed)
         sooner: dict[float, tuple[str, int]] = {}
         least = math.inf
-        for state in played(first, person, MAX_TONES):
+        for state in played(screen, person, MAX_TONES):
             for factor in FACTORS[1:]:
                 found = decision_at(state, factor)
                 if found != "inconclusive":
                     sooner.setdefault(factor, (found, len(state.trials)))
             least = min(least, *state.effective_size)
-            if state.done:
+            if screen.done:
                 break
-        undecided = ("inconclusive", len(state.trials))
+        verdict = screen.verdict(HZ)
+        undecided = ("inconclusive", verdict.tones)
         return (
             rule, condition.group, condition.name, self.ear.name, has_loss(self.ear),
-            margin_db(rule, delta), state.decision(), state.reason(), state.reliability,
-            len(state.trials), len(state.catches), float(state.log_bf()), float(least),
+            margin_db(rule, delta), verdict.decision, verdict.reason, verdict.reliability,
+            verdict.tones, verdict.catch_trials, verdict.log_bf, float(least),
             *sooner.get(50.0, undecided), *sooner.get(30.0, undecided),
         )  # fmt: skip
 
@@ -228,7 +228,7 @@ class ComparedCase(Case):
         then = hughson_westlake(
             Answerer(levels, STANDARD, seed_of(self.seed, self.ear.name, "audiogram"))
         ).audiogram
-        first = reference_of(self.ear, STANDARD, self.seed) if "bald" in self.methods else None
+        first = examined(self.ear, STANDARD, self.seed) if "bald" in self.methods else None
         out: list[Row] = []
         for condition in modelled():
             for rule in condition.rules():
@@ -265,15 +265,15 @@ class ComparedCase(Case):
         return out
 
 
-def _bald(first: Earlier, levels_db: Array, rule: str, seed: int) -> str:
+def _bald(first: ClinicalExam, levels_db: Array, rule: str, seed: int) -> str:
     """A second exam that asks for what it knows least, and the rule on the two exams' medians."""
     exam = Exam(
         seed=seed, max_tones=MAX_TONES, domain="audiometer", halton_tones=5, guess=STANDARD.guess,
         lapse=STANDARD.lapse,
     )  # fmt: skip
     run(exam, Answerer(levels_db, STANDARD, seed))
-    now = np.array([t.level_db_hl for t in exam.thresholds(HZ)])
-    return "changed" if margin_db(rule, now - first.medians()[0]) >= 0.0 else "unchanged"
+    then, now = (np.array([t.level_db_hl for t in e.thresholds(HZ)]) for e in (first, exam))
+    return "changed" if margin_db(rule, now - then) >= 0.0 else "unchanged"
 
 
 # Ears and cases ------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """Sittings of a study: a first exam, a screen by rule, and the simulated people who answer them.
 
-A case begins an exam or a screen here and nowhere else. People answer as their `Manner` says, which
-the engine never sees.
+A case begins an exam or a screen here and nowhere else, and it is the library's own `Exam.clinical`
+and `Screen`: what is measured is what people use. People answer as their `Manner` says, which the
+engine never sees.
 """
 
 import math
@@ -11,13 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine.persons import reference
-from earshift.engine.persons.design import Design
-from earshift.engine.persons.people import Earlier, Newcomer, Returning
+from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.persons.posterior import Posterior
-from earshift.engine.persons.questions import RuleMet
 from earshift.engine.rules import RULES, Rule
-from earshift.engine.tone import Tone, Trial
+from earshift.engine.screen import Screen
+from earshift.engine.tone import Tone
 from earshift.simulate.listener import Listener
 from earshift.studies.case import Ear, seed_of
 
@@ -81,50 +80,36 @@ class Answerer:
         )
 
 
-def begin_exam(seed: int) -> Posterior:
+def begin_exam(seed: int, tones: int = REFERENCE_TONES) -> ClinicalExam:
     """A first exam with the tones of an audiometer, before any answer."""
-    return Posterior.before_any(Design(Newcomer(EXAM_HZ), frequencies_hz=EXAM_HZ, seed=seed))
+    return Exam.clinical(seed=seed, max_tones=tones)
 
 
-def begin_screen(earlier: Earlier, rule: Rule, seed: int) -> Posterior:
+def begin_screen(reference: Exam, rule: Rule, seed: int) -> Screen:
     """A screen by a rule, before any answer."""
-    design = Design(Returning(earlier), asked=(RuleMet(rule),), frequencies_hz=HZ, seed=seed)
-    return Posterior.before_any(design)
-
-
-def asked(state: Posterior) -> Tone:
-    """The tone that is asked next."""
-    place, level = state.best()
-    design = state.design
-    return Tone(design.frequencies_hz[place], design.levels_db[level])
+    return Screen(reference, rule=rule, seed=seed, max_tones=MAX_TONES)
 
 
 def played(
-    state: Posterior, person: Answerer, tones: int, silent: bool = True
+    test: ClinicalExam | Screen, person: Answerer, tones: int, silent: bool = True
 ) -> Iterator[Posterior]:
     """So many tones, silent trials among them: what is known after each."""
-    catches: list[bool] = []
     for number in range(1, tones + 1):
-        tone = asked(state)
-        state = state.after(Trial(tone, person.hears(tone)))
+        tone = test.ask()
+        test.tell(tone, person.hears(tone))
         if silent and number % SILENT_EVERY == SILENT_EVERY // 2:
-            catches.append(person.presses())
-            state = state.with_silence(catches, 0)
-        yield state
+            test.tell_catch(person.presses())
+        yield test.state
 
 
-def examined(ear: Ear, manner: Manner, seed: int, tones: int = REFERENCE_TONES) -> Posterior:
-    """The first exam of a real ear, told to the end."""
+def examined(ear: Ear, manner: Manner, seed: int) -> ClinicalExam:
+    """The first exam of a real ear, told to its last tone: what a screen has for its reference."""
     levels = [level for _, level in ear.thresholds_db_hl]
     person = Answerer(levels, manner, seed_of(seed, ear.name, manner, "reference"))
-    state = begin_exam(seed_of(seed, ear.name))
-    *_, last = played(state, person, tones, silent=False)
-    return last
-
-
-def reference_of(ear: Ear, manner: Manner, seed: int) -> Earlier:
-    """What a first exam of 50 tones leaves of a person."""
-    return reference.from_posterior(examined(ear, manner, seed), HZ)
+    exam = begin_exam(seed_of(seed, ear.name))
+    for _ in played(exam, person, REFERENCE_TONES, silent=False):
+        pass
+    return exam
 
 
 def margin_db(rule: str, delta_db: Array) -> float:

@@ -10,7 +10,16 @@ from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import listen, pages, signin
 from earshift.web.live import Sessions
-from earshift.web.routes import devices, exams, people, simulated, tests, visits, worklist
+from earshift.web.routes import (
+    devices,
+    exams,
+    people,
+    programme,
+    simulated,
+    tests,
+    visits,
+    worklist,
+)
 from earshift.web.security import Guard, add_error_handlers
 from earshift.web.settings import Settings
 
@@ -31,7 +40,7 @@ def create_app(settings: Settings) -> FastAPI:
     app = FastAPI(
         title="earshift",
         version=__version__,
-        description="Has this ear's hearing shifted from its reference exam?",
+        description="Has this ear's hearing changed since its reference exam?",
         docs_url=None,  # the framework's own pages load scripts from elsewhere
         redoc_url=None,
         openapi_url="/api/openapi.json",
@@ -41,7 +50,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings, app.state.store = settings, store
     app.state.accounts = Accounts(store)
     app.state.sessions = Sessions(store)
-    parts = (signin, people, worklist, devices, tests, exams, visits, simulated, listen)
+    parts = (signin, people, worklist, programme, devices, tests, exams, visits, simulated, listen)
     for part in parts:
         app.include_router(part.router)
     add_error_handlers(app)

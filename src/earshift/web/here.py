@@ -56,7 +56,7 @@ class Clinic:
         """Of an exam with tones; an audiogram from elsewhere has none."""
         exam_id = self.row("exams", handle)
         if self.store.exam(exam_id).kind == "audiogram":
-            raise Conflict("this audiogram came from elsewhere, whole")
+            raise Conflict("this audiogram came from another source and has no tones")
         return exam_id
 
     @contextlib.contextmanager

@@ -100,7 +100,7 @@ def _at_least(request: Request, role: str) -> Identity:
         store: Store = request.app.state.store
         path = request.scope["route"].path
         store.add_audit(author=identity.name, action="refused", subject=f"{request.method} {path}")
-        raise HTTPException(HTTPStatus.FORBIDDEN, f"this is for users with the role {role}")
+        raise HTTPException(HTTPStatus.FORBIDDEN, f"only users with the role {role} can do this")
     return identity
 
 
@@ -130,7 +130,7 @@ def _listener(request: Request, _: Annotated[Any, _LINK]) -> Identity:
     if link is None:
         raise HTTPException(
             HTTPStatus.UNAUTHORIZED,
-            "this link is not valid, or no longer; ask the examiner for a new one",
+            "this link is not valid or has expired; ask the examiner for a new one",
             {"WWW-Authenticate": "Listener"},
         )
     scope = {

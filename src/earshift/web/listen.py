@@ -176,7 +176,7 @@ def make_ready(session: Session, checked: m.Ready, today: date, reason: str) -> 
         known = {"installation": "", **wanted.fingerprint}
         if given != known:
             raise Conflict(
-                "this is not the device, earphones and volume that the test was planned for"
+                "this is not the device, headphones and volume that the test was planned for"
             )
     if session.record.state != "paused":
         return

@@ -119,9 +119,9 @@ class Sessions:
             self.settle(session)
             delivery = session.delivery
             if delivery.answered_by != answered_by:
-                raise Conflict(f"the {delivery.answered_by} answers this exam")
+                raise Conflict(f"this exam is answered by the {delivery.answered_by}")
             if played_db is not None and delivery.sound is not None:
-                raise Conflict("the device plays what is asked, no other level")
+                raise Conflict("the device plays only the level that was asked for")
             if session.record.state == "open" and session.trial_id == trial_id:
                 self._answer(session, heard, reaction_ms, played_db)
             yield session

@@ -45,6 +45,10 @@ class NewPerson(Input):
     name: Line | None = None
     birth_date: date | None = None
     sex: Sex | None = None
+    department: Line | None = None
+    job: Line | None = None
+    hired_on: date | None = None
+    left_on: date | None = None
 
 
 class PersonCorrection(NewPerson):
@@ -72,6 +76,11 @@ class Person(Answer):
     birth_date: date | None
     sex: str | None
     erased: bool
+    department: str | None
+    job: str | None
+    hired_on: date | None
+    left_on: date | None
+    merged_into: str | None  # the record that this person goes by
 
 
 class People(Answer):
@@ -170,6 +179,8 @@ class ReferenceChoices(Answer):
 
 
 class PersonFile(Person):
+    next_due: date | None  # of the next full audiogram; null: an ear has none yet
+    others: list[Person]  # other records of the same person
     exams: list[ExamSummary]
     baselines: dict[str, EarBaseline]
     references: list[ReferenceChoices]
@@ -185,9 +196,79 @@ class Imported(Answer):
 
 class WorkItem(Answer):
     person: Person
-    why: str  # unfinished, retest, due
-    on: date
+    why: str  # unfinished, audiogram, retest, review, first, due
+    words: str
+    ears: list[str]
+    since: date  # of the test that it follows from, or the first day at work
+    on: date  # by when
+    overdue_days: int  # 0 until the day after
     exam: ExamSummary | None
+
+
+ProgrammeBy = Literal["department", "job"]
+
+
+class ProgrammeGroup(Answer):
+    """People of one department or job; without a name, everybody or those in none."""
+
+    name: str | None
+    people: int
+    due: int
+    overdue: int
+    tested: int
+    audiograms: int
+    confirmed: int
+    not_confirmed: int
+    waiting: int
+    closed: int
+    confirmed_share: tuple[float, float, float] | None  # of the tested, with a 95 % interval
+
+
+class Programme(Answer):
+    first: date
+    last: date
+    by: str
+    everybody: ProgrammeGroup
+    groups: list[ProgrammeGroup]
+
+
+class SiteSetting(Answer):
+    """Something that the site settles for itself, with what it rests on."""
+
+    name: str
+    text: str
+    unit: str  # days, hours, or empty for yes or no
+    source: str
+    value: int | bool
+    default: int | bool
+    lowest: int
+    highest: int
+    author: str | None  # nobody chose: as delivered
+    at: datetime | None
+    reason: str | None
+
+
+class NewSetting(Input):
+    value: Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=0, le=99_999)]
+    reason: Words
+
+
+class NeededReason(Input):
+    reason: Words
+
+
+class ClosingShown(Answer):
+    closed: bool
+    at: datetime
+    author: str
+    reason: str
+
+
+class Merging(Input):
+    """Another record of the same person, whose visits are this one's from then on."""
+
+    other: Id
+    reason: Words
 
 
 # Devices
@@ -268,6 +349,11 @@ class Worklist(Answer):
     today: date
     items: list[WorkItem]
     devices: list[Device]
+    total: int  # lines on all pages
+    overdue: int
+    counts: dict[str, int]  # by reason
+    departments: list[str]
+    jobs: list[str]
 
 
 class RetsplShown(Answer):

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 EXAMINER_PAGES = {
     "/": "today",
+    "/worklist": "worklist",
+    "/programme": "programme",
+    "/settings": "settings",
     "/people/{handle}": "person",
     "/people/{handle}/test": "begin",
     "/exams/{handle}": "exam",

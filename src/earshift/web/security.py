@@ -47,11 +47,11 @@ HEADERS = {
 ONE_YEAR = "max-age=31536000"
 ONCE = ("host", "origin", "authorization", "content-length", "x-csrf-token", "cookie")
 NOT_LAUNCHED = (
-    "This is somebody's own earshift. Use the link that `earshift serve` printed; each link works "
-    "once, so stop the program and start it again for a new one."
+    "This earshift is only for the person who started it. Use the link that `earshift serve` "
+    "printed. Each link works once: for a new one, stop the program and start it again."
 )
-FAILED = "something went wrong on the server; what happened is in its log"
-BROKEN = "the database does not answer as it should; what happened is in the server's log"
+FAILED = "something went wrong on the server; see its log"
+BROKEN = "the database is not working properly; see the server's log"
 
 
 class Guard:
@@ -90,7 +90,7 @@ class Guard:
     async def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if any(len(headers.getlist(name)) > 1 for name in ONCE):
-            return _told(HTTPStatus.BAD_REQUEST, "a header came twice that may come once")
+            return _told(HTTPStatus.BAD_REQUEST, "a header that may appear once was sent twice")
         if self._proxy is not None and (refusal := self._unproxied(scope, headers)):
             return refusal
         if _host_name(headers.get("host", "")) not in self._settings.host_names:
@@ -116,7 +116,7 @@ class Guard:
         peer = _address((scope.get("client") or ("",))[0])
         is_proxy = peer is not None and peer in self._proxy
         if not is_proxy:
-            return _told(HTTPStatus.FORBIDDEN, "this server answers its proxy only")
+            return _told(HTTPStatus.FORBIDDEN, "this server answers only its proxy")
         if headers.get("x-forwarded-proto", "https") != "https":
             return _told(HTTPStatus.FORBIDDEN, "use an address that begins with https")
         # The last one is what the proxy itself saw; those before it are what it was told.
@@ -216,7 +216,7 @@ def _most_bytes(scope: Scope) -> int:
 
 
 def _too_large(scope: Scope) -> str:
-    return f"this is too large: at most {_most_bytes(scope) // 1024} KiB are taken here"
+    return f"this is too large: at most {_most_bytes(scope) // 1024} KiB are accepted here"
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -274,7 +274,7 @@ def _where(error: BaseException) -> str:
 
 OWN_WORDS = {
     HTTPStatus.NOT_FOUND: "there is nothing at this address",
-    HTTPStatus.METHOD_NOT_ALLOWED: "this address does not take this method",
+    HTTPStatus.METHOD_NOT_ALLOWED: "this address does not accept this method",
 }
 # Sentences of the validator that say what was expected and never what was sent.
 HARMLESS = frozenset(
@@ -307,7 +307,7 @@ HARMLESS = frozenset(
 )
 PLAIN = {
     "missing": "is missing",
-    "extra_forbidden": "holds a field that is not known here",
+    "extra_forbidden": "has an unknown field",
     "json_invalid": "is not JSON",
 }
 
@@ -325,9 +325,9 @@ STATUS_BY_KIND: tuple[tuple[type[Refusal], HTTPStatus], ...] = (
 )
 # What somebody can do about it here. The command line has advice of its own.
 ADVICE = {
-    "calibration": "Put that right, or accept it: every result will say so.",
-    "unfinished-exam": "go on with it, or give it up first",
-    "unverified-rule": "Accept that, and every result will say so.",
+    "calibration": "Fix this first, or accept it: every result will say so.",
+    "unfinished-exam": "continue it, or abandon it first",
+    "unverified-rule": "Accept this, and every result will say so.",
 }
 LONGEST_DETAIL = 500
 
@@ -384,12 +384,12 @@ def _bad_input(app: FastAPI, errors: Iterable[dict[str, Any]]) -> str:
         kind, message = error["type"], error["msg"]
         # A key that is not ours was typed by somebody, and so was what stands at a place in text.
         names = [str(part) for part in error["loc"][1:] if part in known]
-        told = PLAIN.get(kind, "is not right")
+        told = PLAIN.get(kind, "is not valid")
         if kind in HARMLESS:
             told += f": {message[:1].lower()}{message[1:]}"
         place = ".".join(names)
         sentences.append(f"{place or 'the input'} {told}")
-    return "; ".join(dict.fromkeys(sentences[:5])) or "the input is not right"
+    return "; ".join(dict.fromkeys(sentences[:5])) or "the input is not valid"
 
 
 def _names(app: FastAPI) -> frozenset[str]:

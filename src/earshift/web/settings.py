@@ -42,9 +42,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise Refusal("a port is 0 (any free one) to 65535", got=self.port)
+            raise Refusal("a port must be 0 (any free one) to 65535", got=self.port)
         if self.workers < 1:
-            raise Refusal("there is at least one worker", got=self.workers)
+            raise Refusal("at least one worker is needed", got=self.workers)
         if (self.certificate is None) != (self.key is None):
             raise Refusal("TLS needs both a certificate and its key", code="half-a-certificate")
         for file in (self.certificate, self.key):
@@ -55,19 +55,19 @@ class Settings:
                 ipaddress.ip_network(self.behind_proxy)
             except ValueError:
                 raise Refusal(
-                    "a proxy is named by the IP address or network that it connects from",
+                    "a proxy must be the IP address or network that it connects from",
                     code="proxy-address",
                     got=self.behind_proxy,
                 ) from None
         for name in self.allowed_hosts:
             if _HOST.fullmatch(name) is None:
                 raise Refusal(
-                    "an allowed host is a name in lower case and without a port",
+                    "an allowed host must be a name in lower case, without a port",
                     code="host-name",
                     got=name,
                 )
         if self.single_user and self.launch_sha256 is None:
-            raise Refusal("a single user comes in by a launch token; give launch_sha256")
+            raise Refusal("a single user signs in by a launch token; give launch_sha256")
 
     @property
     def loopback(self) -> bool:
@@ -111,7 +111,7 @@ class Settings:
             values = json.loads(os.environ[ENVIRONMENT])
         except (KeyError, json.JSONDecodeError):
             raise Refusal(
-                f"{ENVIRONMENT} does not hold the settings that earshift serve leaves there"
+                f"{ENVIRONMENT} does not contain the settings that earshift serve puts there"
             ) from None
         return cls(**values | {"allowed_hosts": tuple(values["allowed_hosts"])})
 

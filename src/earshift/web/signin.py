@@ -138,7 +138,7 @@ def _settings(request: Request) -> Settings:
 def _require_session(request: Request, identity: Identity) -> None:
     """Whoever holds a token only cannot make more keys or users with it."""
     if identity.kind != "session":
-        raise HTTPException(HTTPStatus.FORBIDDEN, "sign in for this; an API token cannot do it")
+        raise HTTPException(HTTPStatus.FORBIDDEN, "sign in to do this; an API token cannot")
     _require_accounts(request)
 
 
@@ -146,7 +146,7 @@ def _require_accounts(request: Request) -> None:
     if _settings(request).single_user:
         raise HTTPException(
             HTTPStatus.CONFLICT,
-            "there are no accounts; stop the program and add them by `earshift user add`",
+            "there are no accounts; stop the program and add them with `earshift user add`",
         )
 
 
@@ -194,7 +194,7 @@ def login(request: Request, credentials: Credentials) -> Me:
     address = request.client.host if request.client else ""
     signed_in = _accounts(request).sign_in(credentials.name, credentials.password, address)
     if signed_in is None:
-        raise HTTPException(HTTPStatus.UNAUTHORIZED, "name or password is not right")
+        raise HTTPException(HTTPStatus.UNAUTHORIZED, "wrong user name or password")
     user, secret = signed_in
     give_session(request, secret)
     return _me(request, user.name, user.role, secret)
@@ -205,7 +205,7 @@ def logout(request: Request, identity: Examiner) -> None:
     """End this session."""
     key = session_key(request)
     if identity.kind != "session" or key is None:
-        raise HTTPException(HTTPStatus.CONFLICT, "a token is not signed out but revoked")
+        raise HTTPException(HTTPStatus.CONFLICT, "a token cannot sign out; revoke it instead")
     _accounts(request).sign_out(key)
     give_session(request, "")
 

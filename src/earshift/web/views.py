@@ -13,7 +13,7 @@ from earshift.clinic.view import ExamView, KnownProbabilities, TrialView, p_chan
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
-from earshift.engine.exam import ClinicalExam, Exam
+from earshift.engine.exam import Exam
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Threshold
 from earshift.store import Store
@@ -32,7 +32,8 @@ BY_STATE = {
 
 def people(store: Store, found: Iterable[records.Person]) -> list[m.Person]:
     found = list(found)
-    handles = store.handles("people", [person.id for person in found])
+    others = [one.merged_into for one in found if one.merged_into is not None]
+    handles = store.handles("people", [*(person.id for person in found), *others])
     return [
         m.Person(
             id=handles[person.id],
@@ -41,6 +42,11 @@ def people(store: Store, found: Iterable[records.Person]) -> list[m.Person]:
             birth_date=person.birth_date,
             sex=person.sex,
             erased=person.erased_at is not None,
+            department=person.department,
+            job=person.job,
+            hired_on=person.hired_on,
+            left_on=person.left_on,
+            merged_into=handles.get(person.merged_into or 0),
         )
         for person in found
     ]
@@ -183,10 +189,6 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
     """A view in the words of the API; `known` remembers the probabilities worked out before."""
     p_changed = p_changed_by_tone(procedure, known) if isinstance(procedure, Screen) else []
     verdict = view.verdict
-    attention = None if verdict is None else verdict.attention
-    p_not_listening = None if verdict is None else verdict.p_not_listening
-    if isinstance(procedure, ClinicalExam) and view.words:
-        attention, p_not_listening = procedure.attention, procedure.state.p_idle
     return m.Live(
         number=view.presented,
         kind=view.kind,
@@ -199,8 +201,8 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
         reason=None if verdict is None else verdict.reason or None,
         next_step=None if verdict is None else verdict.next_step or None,
         reliability=view.reliability,
-        attention=attention,
-        p_not_listening=p_not_listening,
+        attention=view.attention,
+        p_not_listening=view.p_not_listening,
         notes=list(view.notes),
         tones=view.tones,
         max_tones=view.max_tones,

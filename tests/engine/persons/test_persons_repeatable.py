@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import numpy as np
 from earshift.engine.persons import reference
@@ -40,6 +42,7 @@ def tones_on(processor):
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_the_same_tones_on_three_processors():
     first, second, third = (tones_on(name) for name in ("Prescott", "Nehalem", "Haswell"))
     assert len(first) == 24

@@ -121,7 +121,7 @@ def known_user(connection: Connection, name: str, *, lock: bool = False) -> Row[
         connection.execute(locked)
     found = connection.execute(users_query().where(t.users.c.name == folded_name(name))).first()
     if found is None:
-        raise NoSuchRow("there is no user of this name")
+        raise NoSuchRow("there is no user with this name")
     return found
 
 

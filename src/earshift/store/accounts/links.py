@@ -69,14 +69,14 @@ class Links(Keys):
         author = checks.text(author, "author")
         if not 0 < hours <= LINK_HOURS:
             raise StoreError(
-                f"a listener's link lasts more than 0 and at most {LINK_HOURS:g} hours"
+                f"a listener's link must last more than 0 and at most {LINK_HOURS:g} hours"
             )
         secret = secrets.token_urlsafe(16)
         with writing(self.engine) as connection:
             _lock_visit(connection, visit_id)
             of_visit = select(t.exams.c.id).where(t.exams.c.visit_id == visit_id)
             if not exam_ids or set(exam_ids) - set(connection.execute(of_visit).scalars()):
-                raise StoreError("a listener's link is for one exam or more, all of its visit")
+                raise StoreError("a listener's link needs one exam or more, all of its visit")
             self._end(connection, _link_of(visit_id), author, "followed by a new link")
             self._add_key(
                 connection,

@@ -22,12 +22,12 @@ class Tokens(Keys):
         """A new token of a user and its secret, which is shown this once."""
         author, name = checks.text(author, "author"), checks.text(name, "the name of a token")
         if not SHORTEST_TOKEN_DAYS <= days <= TOKEN_DAYS:
-            raise StoreError(f"a token lasts {SHORTEST_TOKEN_DAYS} to {TOKEN_DAYS:g} days")
+            raise StoreError(f"a token must last {SHORTEST_TOKEN_DAYS} to {TOKEN_DAYS:g} days")
         with writing(self.engine) as connection:
             user = user_of(known_user(connection, user_name, lock=True))
             role = checks.one_of(role or user.role, ROLES, "role")
             if not user.active:
-                raise StoreConflict("this user is disabled and can have no token")
+                raise StoreConflict("this user is disabled and cannot have a token")
             if ROLES.index(role) > ROLES.index(user.role):
                 raise StoreConflict(f"this user is {user.role}: a token cannot be {role}")
             secret = f"earshift_{secrets.token_urlsafe(32)}"

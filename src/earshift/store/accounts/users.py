@@ -126,7 +126,7 @@ class Users(Keys):
             if role != "admin" and not has_users(connection):
                 raise StoreConflict("the first user has to be an admin; add one with role admin")
             if connection.execute(users_query().where(t.users.c.name == name)).first() is not None:
-                raise StoreConflict("there is a user of this name already")
+                raise StoreConflict("there is already a user with this name")
             new = {"name": name, "created_at": self._clock()}
             user = rows.add_row(connection, t.users, new, author)
             self._add_state(connection, user.id, values, author, "new user")

@@ -86,7 +86,7 @@ def stop_exam(exam: m.Id, stopped: m.Stopped, here: Here, user: Examiner) -> m.P
 
 def _require_examiners(session: Session) -> None:
     if session.delivery.answered_by == "listener":
-        raise Conflict("the listener goes on, after checking the set-up")
+        raise Conflict("the listener has to continue, after checking the set-up")
 
 
 @router.post("/exams/{exam}/undo")
@@ -110,7 +110,7 @@ def resume_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam
     with here.changing(exam, user.name, "open", "paused") as session:
         _require_examiners(session)
         if session.delivery.sound is not None:
-            raise Conflict("the exam goes on when the set-up was checked")
+            raise Conflict("check the set-up to continue the exam")
         session.resume(why.reason or "resumed by the examiner")
         return here.exam(session, user.name)
 
@@ -120,7 +120,7 @@ def finish_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam
     """End the exam now, with what is known: the result is stored as it is shown."""
     with here.changing(exam, user.name, "open", "paused") as session:
         if not session.tones:
-            raise Conflict("nothing was answered yet: there is nothing to show")
+            raise Conflict("nothing has been answered yet: there is nothing to show")
         if session.record.state == "paused":
             session.resume(why.reason or "opened to be finished")
         session.finish()

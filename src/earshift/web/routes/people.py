@@ -13,6 +13,7 @@ from earshift.clinic.audiograms import store_references, store_typed_audiogram
 from earshift.clinic.devices import device_today
 from earshift.clinic.people import clean_identity
 from earshift.clinic.references import baseline_exam, choices
+from earshift.clinic.worklist import next_due
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import EARS, RELATIVE_LEVEL
 from earshift.records import measured_on
@@ -60,6 +61,8 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
     real = [(exam, one) for exam, one in pairs if one.sound != "simulated"]
     return m.PersonFile(
         **views.person(here.store, found).model_dump(),
+        next_due=next_due(here.store, found.id),
+        others=views.people(here.store, here.store.merged_into(found.id)),
         exams=summaries,
         baselines={ear: _baseline(here, found.id, ear) for ear in EARS},
         references=_references(here, found.id),
@@ -166,9 +169,25 @@ def correct_person(
     reason = changes.pop("reason")
     changes = clean_identity(changes, here.today)
     if not changes:
-        raise Refusal("nothing to correct was sent")
+        raise Refusal("there is nothing to correct")
     changed = here.store.correct_person(found.id, author=user.name, reason=reason, **changes)
     return views.person(here.store, changed)
+
+
+@router.post("/people/{person}/merge")
+def merge_people(person: m.Id, merging: m.Merging, here: Here, user: Examiner) -> m.Person:
+    """Make another record of the same person part of this one; it can be undone."""
+    found, other = here.person(person), here.row("people", merging.other)
+    here.store.merge_people(other, found.id, author=user.name, reason=merging.reason)
+    return views.person(here.store, found)
+
+
+@router.post("/people/{person}/separate")
+def separate_people(person: m.Id, why: m.NeededReason, here: Here, user: Examiner) -> m.Person:
+    """Undo a merge: this record has its own visits again."""
+    found = here.person(person)
+    here.store.separate_people(found.id, author=user.name, reason=why.reason)
+    return views.person(here.store, here.store.person(found.id))
 
 
 @router.post("/people/{person}/notes", status_code=HTTPStatus.CREATED)
@@ -236,7 +255,7 @@ def _import(content: bytes, kind: str, here: Clinic, author: str) -> m.Imported:
     if done.refused:
         rows = "; ".join(f"row {one.row}: {one.sentence}" for one in found.rejected[:ROWS_SHOWN])
         count = len(found.rejected)
-        raise Refusal(f"{count} rows cannot be taken, and nothing was stored: {rows}")
+        raise Refusal(f"{count} rows cannot be imported, so nothing was stored: {rows}")
     visits = {one.visit_id for one in (*done.added, *done.known)}
     owners = {here.store.visit(number).person_id for number in sorted(visits)[:PEOPLE_SHOWN]}
     return m.Imported(

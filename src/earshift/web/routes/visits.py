@@ -31,7 +31,7 @@ def make_link(visit_id: m.Id, here: Here, user: Examiner) -> m.NewLink:
         and Delivery.from_dict(exam.delivery).answered_by == "listener"
     ]
     if not exams:
-        raise Conflict("this visit has no unfinished exam that a listener answers")
+        raise Conflict("this visit has no unfinished exam for a listener to answer")
     secret = here.accounts.make_link(visit.id, sorted(exams), user.name)
     if here.settings.single_user and visit.mode == "self":  # whoever tests themselves may know
         here.accounts.release(visit.id, user.name)

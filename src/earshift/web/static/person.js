@@ -10,6 +10,7 @@ import {
   acting, formOf, giveUp, handle, hide, inputOf, onSubmit, say, setHeading, toggles, typed,
 } from "./page.js";
 import { facts, table } from "./table.js";
+import { linkTo } from "./work.js";
 
 const FREQUENCIES_HZ = [250, 500, 1000, 2000, 3000, 4000, 6000, 8000];
 const FEW_EXAMS = 12;
@@ -35,9 +36,23 @@ function showIdentity(person) {
     [t("person.code"), person.code],
     [t("person.born"), person.birth_date],
     [t("person.sex"), person.sex ? word("sex", person.sex) : null],
+    [t("person.department"), person.department],
+    [t("person.job"), person.job],
+    [t("person.hired_on"), person.hired_on],
+    [t("person.left_on"), person.left_on],
+    [t("person.next_due"), person.next_due],
   ]);
   byId("erased").hidden = !person.erased;
-  byId("actions").hidden = person.erased;
+  byId("actions").hidden = person.erased || person.merged_into !== null;
+  byId("merged").hidden = person.merged_into === null;
+  byId("goes-by", HTMLAnchorElement).href = `/people/${person.merged_into}`;
+  const others = person.others.map((other) =>
+    el("li", {}, t("person.other_record"), " ", linkTo(other)),
+  );
+  fill(byId("others"), others);
+  for (const name of ["department", "job", "hired_on", "left_on"]) {
+    inputOf(name).value = person[/** @type {"department"} */ (name)] ?? "";
+  }
   inputOf("code").value = person.code ?? "";
   inputOf("name").value = person.name ?? "";
   inputOf("birth_date").value = person.birth_date ?? "";
@@ -50,6 +65,40 @@ onSubmit(formOf("correct"), async (fields) => {
   inputOf("reason").value = "";
   hide(formOf("correct"));
   say(t("person.corrected"));
+  await show();
+});
+
+// Two records of one person
+
+onSubmit(formOf("merge"), async (fields) => {
+  const text = typed(fields, "other").trim();
+  const { people } = await post("/api/people/search", { text, after: null });
+  const usable = people.filter(
+    (one) => one.id !== names.person && !one.erased && one.merged_into === null,
+  );
+  const items = usable.map((one) => {
+    const button = el("button", { type: "button" }, t("person.merge_this"));
+    button.addEventListener("click", () =>
+      acting(button, async () => {
+        const reason = typed(fields, "reason");
+        await post(at("/api/people/{person}/merge", names), { other: one.id, reason });
+        formOf("merge").reset();
+        fill(byId("candidates"));
+        hide(formOf("merge"));
+        say(t("person.merge_done"));
+        await show();
+      }),
+    );
+    const known = [one.code, one.birth_date, one.department].filter(Boolean).join(", ");
+    return el("li", {}, linkTo(one), ` ${known} `, button);
+  });
+  fill(byId("candidates"), items.length ? items : el("li", {}, t("today.nobody")));
+});
+
+onSubmit(formOf("separate"), async (fields) => {
+  await post(at("/api/people/{person}/separate", names), { reason: typed(fields, "reason") });
+  formOf("separate").reset();
+  say(t("person.separated"));
   await show();
 });
 

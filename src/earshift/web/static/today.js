@@ -1,14 +1,14 @@
 // @ts-check
 /* Today: who is waiting, who can be found, which devices need attention. */
 
-import { get, post } from "./api.js";
+import { at, get, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
-import { dayText, nameOf } from "./format.js";
+import { dayText } from "./format.js";
 import { acting, complain, formOf, onSubmit, toggles, typed } from "./page.js";
 import { table } from "./table.js";
+import { linkTo, workTable } from "./work.js";
 
-/** @param {Person} person */
-const linkTo = (person) => el("a", { href: `/people/${person.id}`, dir: "auto" }, nameOf(person));
+const MOST_URGENT = 15;
 
 /** @param {Person[]} people */
 function peopleTable(people) {
@@ -16,8 +16,9 @@ function peopleTable(people) {
     linkTo(person),
     person.code ?? "",
     dayText(person.birth_date ?? ""),
+    el("span", { dir: "auto" }, person.department ?? ""),
   ]);
-  const columns = [t("person.name"), t("person.code"), t("person.born")];
+  const columns = [t("person.name"), t("person.code"), t("person.born"), t("person.department")];
   return table(t("today.found"), columns, rows, { class: "list" });
 }
 
@@ -47,27 +48,20 @@ onSubmit(formOf("new"), async (fields) => {
   location.assign(`/people/${person.id}`);
 });
 
-/** @param {WorkItem} item */
-function workItem(item) {
-  const { exam, person, why } = item;
-  const what = exam
-    ? t("today.exam", { kind: word("kind", exam.kind), ear: word("ear", exam.ear) })
-    : "";
-  const act = exam && why === "unfinished"
-    ? el("a", { class: "button", href: `/exams/${exam.id}` }, t("today.resume"))
-    : el("a", { class: "button", href: `/people/${person.id}/test` }, t("today.test"));
-  return [linkTo(person), word("why", why), what, dayText(item.on), act];
-}
-
 /** @param {Worklist} work */
 function showWork(work) {
-  if (work.items.length === 0) {
+  if (work.total === 0) {
     fill(byId("work"), el("p", { class: "quiet" }, t("today.no_work")));
     return;
   }
-  const columns = [t("person.name"), t("today.why"), t("today.what"), t("today.on"), t("today.act")];
-  const caption = t("today.work_on", { day: work.today });
-  fill(byId("work"), table(caption, columns, work.items.map(workItem), { class: "list" }));
+  const left = work.total - work.items.length;
+  const all = left > 0 ? t("work.left_all", { n: left }) : t("work.whole");
+  fill(
+    byId("work"),
+    el("p", {}, t("work.count", { total: work.total, overdue: work.overdue, day: work.today })),
+    workTable(work.items, { caption: t("today.work_on", { day: work.today }) }),
+    el("p", {}, el("a", { href: "/worklist" }, all)),
+  );
 }
 
 /** @param {Device[]} devices */
@@ -92,7 +86,7 @@ function deviceTrouble(device) {
   return t("today.device_state", { calibration, check: word("daily_check", device.daily_check.state) });
 }
 
-get("/api/worklist")
+get(at("/api/worklist", {}, { limit: MOST_URGENT }))
   .then((work) => {
     showWork(work);
     showDevices(work.devices);

@@ -1,0 +1,155 @@
+"""What a site settles for itself: intervals, windows, quiet hours; each with its source."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from earshift.engine.refusal import Refusal
+from earshift.store import Store
+
+OWN_CHOICE = "earshift's own choice; no regulation names one"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Something that a site may settle: `value` is what counts until it does."""
+
+    name: str
+    text: str
+    value: int | bool
+    unit: str
+    """days or hours; empty for yes or no."""
+    source: str
+    lowest: int = 1
+    highest: int = 3650
+
+
+SETTINGS = (
+    Setting(
+        "test_interval_days",
+        "A test is due this long after the last one of an ear",
+        365,
+        "days",
+        "29 CFR 1910.95(g)(6): at least annually",
+    ),
+    Setting(
+        "screen_keeps_interval",
+        "A finished screen counts as a test for this interval. OSHA's annual audiogram has "
+        "thresholds at 500, 1000, 2000, 3000, 4000 and 6000 Hz, which a screen has not",
+        False,
+        "",
+        "29 CFR 1910.95(h)(1)",
+    ),
+    Setting(
+        "notice_days",
+        "Tests are listed this long before they are due",
+        30,
+        "days",
+        OWN_CHOICE,
+        lowest=0,
+        highest=365,
+    ),
+    Setting(
+        "baseline_within_days",
+        "The first full audiogram is due this long after somebody was hired",
+        180,
+        "days",
+        "29 CFR 1910.95(g)(5): within 6 months of the first exposure (1 year with mobile vans)",
+    ),
+    Setting(
+        "baseline_quiet_hours",
+        "Hours without workplace noise before a baseline; hearing protectors may take their place",
+        14,
+        "hours",
+        "29 CFR 1910.95(g)(5)",
+        lowest=0,
+        highest=168,
+    ),
+    Setting(
+        "retest_days",
+        "After a screen that found a change, the full audiogram is due within this time",
+        30,
+        "days",
+        "29 CFR 1904.10(b)(4): a retest within 30 days",
+        highest=365,
+    ),
+    Setting(
+        "inconclusive_retest_days",
+        "After a screen that decided nothing, the retest is due within this time",
+        30,
+        "days",
+        OWN_CHOICE,
+        highest=365,
+    ),
+    Setting(
+        "review_days",
+        "After a full audiogram that meets the rule, a reviewer decides within this time",
+        7,
+        "days",
+        "29 CFR 1904.10(b)(4): a shift that the retest confirms is recorded within 7 days",
+        highest=365,
+    ),
+)
+BY_NAME = {one.name: one for one in SETTINGS}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A setting as it counts now, and who chose it; nobody, if it is as delivered."""
+
+    setting: Setting
+    value: int | bool
+    author: str | None = None
+    at: datetime | None = None
+    reason: str | None = None
+
+
+def site_settings(store: Store) -> dict[str, Settled]:
+    """All settings as they count now, by name."""
+    chosen = store.site_settings()
+    found = {}
+    for setting in SETTINGS:
+        one = chosen.get(setting.name)
+        found[setting.name] = (
+            Settled(setting, setting.value)
+            if one is None
+            else Settled(setting, one.value, one.author, one.at, one.reason)
+        )
+    return found
+
+
+def change_setting(
+    store: Store, name: str, value: int | bool | str, *, author: str, reason: str
+) -> Settled:
+    """Settle something anew, with a reason; what counted before stays on record."""
+    setting = BY_NAME.get(name)
+    if setting is None:
+        raise Refusal(f"a setting is one of {', '.join(BY_NAME)}", got=name)
+    if not reason.strip():
+        raise Refusal("changing a setting needs a reason")
+    checked = _checked(setting, value)
+    if checked == site_settings(store)[name].value:
+        raise Refusal(f"{name} is {_as_typed(checked)} already")
+    store.set_site_setting(name, checked, author=author, reason=reason)
+    return site_settings(store)[name]
+
+
+def _as_typed(value: int | bool) -> str:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+
+
+def _checked(setting: Setting, value: int | bool | str) -> int | bool:
+    if isinstance(setting.value, bool):
+        typed = {"yes": True, "no": False}
+        said = typed.get(value.strip().casefold()) if isinstance(value, str) else value
+        if not isinstance(said, bool):
+            raise Refusal(f"{setting.name} is yes or no", got=value)
+        return said
+    text = str(value).strip()
+    whole = not isinstance(value, bool) and text.isascii() and text.isdigit() and len(text) < 6
+    if not whole or not setting.lowest <= int(text) <= setting.highest:
+        raise Refusal(
+            f"{setting.name} is a whole number of {setting.unit} from {setting.lowest} to "
+            f"{setting.highest}",
+            got=value,
+        )
+    return int(text)

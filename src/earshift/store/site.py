@@ -1,0 +1,63 @@
+"""What a site has settled for itself, and a reviewer's last word on a verdict."""
+
+from typing import Any
+
+from sqlalchemy import func, select
+
+from earshift.records import Closing, SiteSetting
+from earshift.store import checks, exams, rows
+from earshift.store import tables as t
+from earshift.store.database import reading, writing
+from earshift.store.rows import Part
+
+
+class Site(Part):
+    """The store's calls about settings and closed verdicts."""
+
+    def set_site_setting(self, name: str, value: Any, *, author: str, reason: str) -> SiteSetting:
+        """A new value from now on; earlier ones stay as history."""
+        author = checks.text(author, "author")
+        values = {
+            "name": checks.text(name, "name"),
+            "value": checks.plain({"value": value}, "value")["value"],
+            "at": checks.now(),
+            "author": author,
+            "reason": checks.text(reason, "reason"),
+        }
+        with writing(self.engine) as connection:
+            new = rows.add_row(
+                connection, t.site_settings, values, author, values["reason"], {"value": value}
+            )
+            return rows.to_record(SiteSetting, new)
+
+    def site_settings(self) -> dict[str, SiteSetting]:
+        """The newest value of everything that was ever set, by name."""
+        s = t.site_settings
+        newest = select(func.max(s.c.id)).group_by(s.c.name)
+        with reading(self.engine) as connection:
+            found = connection.execute(select(s).where(s.c.id.in_(newest)).order_by(s.c.name))
+            return {row.name: rows.to_record(SiteSetting, row) for row in found}
+
+    def close_verdict(
+        self, exam_id: int, *, author: str, reason: str, closed: bool = True
+    ) -> Closing:
+        """Nothing more has to be done about an exam's verdict, by somebody who may say so."""
+        author, reason = checks.text(author, "author"), checks.text(reason, "reason")
+        values = {
+            "exam_id": checks.as_id(exam_id, "exam"),
+            "closed": bool(closed),
+            "at": checks.now(),
+            "author": author,
+            "reason": reason,
+        }
+        with writing(self.engine) as connection:
+            exams.exam_to_extend(connection, exam_id)
+            details = {"exam": exam_id, "closed": bool(closed)}
+            new = rows.add_row(connection, t.closings, values, author, details=details)
+            return rows.to_record(Closing, new)
+
+    def closings(self, exam_id: int) -> list[Closing]:
+        """What reviewers said of an exam's verdict, newest last."""
+        query = select(t.closings).where(t.closings.c.exam_id == checks.as_id(exam_id, "exam"))
+        with reading(self.engine) as connection:
+            return rows.to_records(Closing, connection.execute(query.order_by(t.closings.c.id)))

@@ -1,0 +1,359 @@
+"""How everybody stands: rows worked out from all others, for lists that have to be quick.
+
+Triggers note in `stale` of whom something new is known, whichever program wrote it. `refresh` works
+their rows out again by the clinic's rules, which it is given; nothing here is the only copy.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    literal,
+    null,
+    or_,
+    select,
+)
+
+from earshift.days import local_day
+from earshift.records import HistoryOfTests, Person, Standing, StoredTest, WorkRow
+from earshift.store import checks, exams, people, rows
+from earshift.store import tables as t
+from earshift.store.database import STANDINGS_LOCK, reading, writing
+from earshift.store.rows import Part
+
+CHUNK = 500  # people worked out in one transaction
+VARIABLES = 10_000  # ids in one statement; SQLite takes some 30,000
+
+Derive = Callable[[HistoryOfTests], Standing]
+
+
+@dataclass(frozen=True)
+class WorkFilter:
+    """Which lines of the worklist are wanted. Empty text and None mean all."""
+
+    today: int
+    """`date.toordinal` of the day that the list is for."""
+    windows: Mapping[str, int]
+    """Days to do it in, by reason."""
+    notice: int = 0
+    """Days before it is due on which a periodic test is listed."""
+    by_full: bool = True
+    """Whether only full audiograms keep an interval, or tests of any kind."""
+    search: str | None = None
+    department: str | None = None
+    job: str | None = None
+    whys: tuple[str, ...] | None = None
+    overdue: bool = False
+    """Only lines whose window is over."""
+
+
+def _histories(connection: Connection, wanted: Iterable[Person]) -> list[HistoryOfTests]:
+    """The tests of these people, each with those of the records that were merged into theirs."""
+    known = {person.id: person for person in wanted}
+    owner = {one: one for one in known}
+    m, later = t.merges, t.merges.alias("later")
+    newer = select(later.c.id).where(later.c.person_id == m.c.person_id, later.c.id > m.c.id)
+    merged = select(m.c.person_id, m.c.into_id).where(m.c.into_id.in_(known), ~newer.exists())
+    owner |= {row.person_id: row.into_id for row in connection.execute(merged)}
+    of_people = t.visits.c.person_id.in_(owner)
+    joined = t.exams.join(t.visits, t.visits.c.id == t.exams.c.visit_id)
+    ids = select(t.exams.c.id).select_from(joined).where(of_people)
+    shown = {
+        row.exam_id: row.shown
+        for row in connection.execute(
+            select(t.results.c.exam_id, t.results.c.shown)
+            .where(t.results.c.exam_id.in_(ids))
+            .order_by(t.results.c.id)
+        )
+    }
+    closed = {
+        row.exam_id: row.closed
+        for row in connection.execute(
+            select(t.closings.c.exam_id, t.closings.c.closed)
+            .where(t.closings.c.exam_id.in_(ids))
+            .order_by(t.closings.c.id)
+        )
+    }
+    tests: dict[int, list[StoredTest]] = {one: [] for one in known}
+    found = connection.execute(
+        select(
+            t.visits.c.person_id,
+            t.visits.c.started_at,
+            t.visits.c.zone,
+            t.exams,
+            exams.newest_state().label("state"),
+        )
+        .select_from(joined)
+        .where(of_people, t.visits.c.mode != "simulated")
+    )
+    for row in found:
+        at = row.measured_at
+        if at is None and row.kind != "audiogram":
+            at = row.started_at
+        tests[owner[row.person_id]].append(
+            StoredTest(
+                id=row.id,
+                ear=row.ear,
+                kind=row.kind,
+                state=row.state,
+                day=None if at is None else local_day(at, row.zone),
+                entered=(at or row.started_at, row.id),
+                design=row.design,
+                shown=shown.get(row.id),
+                reference_exam_id=row.reference_exam_id,
+                closed=closed.get(row.id, False),
+            )
+        )
+    baselines: dict[int, dict[str, int]] = {one: {} for one in known}
+    b = t.baselines
+    chosen = select(b.c.person_id, b.c.ear, b.c.exam_id).where(b.c.person_id.in_(owner))
+    for row in connection.execute(chosen.order_by(b.c.id)):
+        baselines[owner[row.person_id]][row.ear] = row.exam_id
+    return [
+        HistoryOfTests(
+            person, tuple(sorted(tests[one], key=lambda test: test.entered)), baselines[one]
+        )
+        for one, person in known.items()
+    ]
+
+
+def _rows_of(history: HistoryOfTests, standing: Standing) -> dict[str, Any]:
+    person = history.person
+    created = person.created_at or datetime.now(UTC)
+    began = person.hired_on or created.date()
+    return {
+        "person_id": person.id,
+        "code": person.code,
+        "name": person.name,
+        "found_by": f"{person.code or ''} {person.name or ''}".casefold(),
+        "department": person.department,
+        "job": person.job,
+        "from_day": began.toordinal(),
+        "left_day": None if person.left_on is None else person.left_on.toordinal(),
+        "full_day": standing.full_day,
+        "full_ears": standing.full_ears,
+        "any_day": standing.any_day,
+        "any_ears": standing.any_ears,
+    }
+
+
+def _refresh_some(connection: Connection, derive: Derive) -> int:
+    """Work out some of those who are stale; how many there were."""
+    if connection.dialect.name == "postgresql":  # an older view must not overwrite a newer one
+        connection.execute(select(func.pg_advisory_xact_lock(STANDINGS_LOCK)))
+    some = select(t.stale.c.person_id).distinct().order_by(t.stale.c.person_id).limit(CHUNK)
+    marked = connection.execute(some).scalars().all()
+    if not marked:
+        return 0
+    # By their ids: what is marked from now on stays for the next time.
+    marks = connection.execute(select(t.stale.c.id).where(t.stale.c.person_id.in_(marked)))
+    mark_ids = marks.scalars().all()
+    query = people.people_query().where(t.people.c.id.in_(marked))
+    found = rows.to_records(Person, connection.execute(query))
+    others = {one.merged_into for one in found} - {None, *marked}
+    query = people.people_query().where(t.people.c.id.in_(others))
+    found += rows.to_records(Person, connection.execute(query)) if others else []
+    for table in (t.standings, t.tasks, t.tested):
+        connection.execute(delete(table).where(table.c.person_id.in_([*marked, *others])))
+    there = [one for one in found if one.erased_at is None and one.merged_into is None]
+    standings, tasks, tested = [], [], []
+    for history in _histories(connection, there):
+        standing, person_id = derive(history), history.person.id
+        standings.append(_rows_of(history, standing))
+        tasks += [{"person_id": person_id, **asdict(one)} for one in standing.tasks]
+        tested += [{"person_id": person_id, **asdict(one)} for one in standing.tested]
+    for table, new in ((t.standings, standings), (t.tasks, tasks), (t.tested, tested)):
+        if new:
+            connection.execute(insert(table), new)
+    for start in range(0, len(mark_ids), VARIABLES):
+        these = mark_ids[start : start + VARIABLES]
+        connection.execute(delete(t.stale).where(t.stale.c.id.in_(these)))
+    return len(marked)
+
+
+SHIFTS = {
+    "confirmed": "confirmed",
+    "not_confirmed": "not confirmed",
+    "waiting": "waiting",
+    "closed": "closed",
+}
+WHO = ("code", "name", "department", "job")
+
+
+def _branches(wanted: WorkFilter) -> dict[str, Select[Any]]:
+    """The kinds of lines, each as a query in the order of its day."""
+    s = t.standings
+    last = s.c.full_day if wanted.by_full else s.c.any_day
+    ears = s.c.full_ears if wanted.by_full else s.c.any_ears
+    who = [s.c[name] for name in WHO]
+
+    def untested(why: str, day: Any) -> Select[Any]:
+        columns = (s.c.person_id, literal(why).label("why"), ears.label("ears"), day.label("day"))
+        return select(*columns, null().label("exam_id"), *who).order_by(day, s.c.person_id)
+
+    found = {
+        "first": untested("first", s.c.from_day).where(last.is_(None)),
+        "due": untested("due", last).where(
+            last <= wanted.today + wanted.notice - wanted.windows["due"]
+        ),
+    }
+    k = t.tasks
+    for why in ("unfinished", "audiogram", "retest", "review"):
+        found[why] = (
+            select(k.c.person_id, k.c.why, k.c.ears, k.c.day, k.c.exam_id, *who)
+            .join(s, s.c.person_id == k.c.person_id)
+            .where(k.c.why == why)
+            .order_by(k.c.day, k.c.person_id)
+        )
+    found = {why: _narrowed(query, wanted) for why, query in found.items()}
+    if wanted.overdue:
+        found = {why: query.where(_late(why, wanted)) for why, query in found.items()}
+    return {why: q for why, q in found.items() if wanted.whys is None or why in wanted.whys}
+
+
+def _late(why: str, wanted: WorkFilter) -> Any:
+    """Whether the window of a line is over."""
+    s = t.standings
+    last = s.c.full_day if wanted.by_full else s.c.any_day
+    day = {"first": s.c.from_day, "due": last}.get(why, t.tasks.c.day)
+    return day < wanted.today - wanted.windows[why]
+
+
+def _narrowed(query: Select[Any], wanted: WorkFilter) -> Select[Any]:
+    s = t.standings
+    query = query.where(or_(s.c.left_day.is_(None), s.c.left_day > wanted.today))
+    if wanted.search:
+        query = query.where(s.c.found_by.contains(wanted.search.casefold(), autoescape=True))
+    for name in ("department", "job"):
+        if getattr(wanted, name):
+            query = query.where(s.c[name] == getattr(wanted, name))
+    return query
+
+
+def _counts(connection: Connection, why: str, query: Select[Any], wanted: WorkFilter) -> Row[Any]:
+    """How many lines of a kind there are, and how many of them are overdue."""
+    late = func.coalesce(func.sum(case((_late(why, wanted), 1), else_=0)), 0)
+    counted = query.order_by(None).with_only_columns(
+        func.count().label("lines"), late.label("overdue")
+    )
+    return connection.execute(counted).one()
+
+
+class Standings(Part):
+    """The store's calls about how everybody stands."""
+
+    def refresh_standings(self, derive: Derive, *, everybody: bool = False) -> int:
+        """Work out again how people stand of whom something new is known, or everybody."""
+        if everybody:
+            with writing(self.engine) as connection:
+                connection.execute(
+                    insert(t.stale).from_select(["person_id"], select(t.people.c.id))
+                )
+        with reading(self.engine) as connection:
+            if connection.execute(select(t.stale.c.id).limit(1)).first() is None:
+                return 0
+        total = 0
+        while True:
+            with writing(self.engine) as connection:
+                done = _refresh_some(connection, derive)
+            if done == 0:
+                return total
+            total += done
+
+    def work(
+        self, wanted: WorkFilter, *, start: int, limit: int | None
+    ) -> tuple[list[WorkRow], dict[str, int], int]:
+        """Lines of the worklist by when they have to be done; how many of each kind there are on
+        all pages, and how many of them are overdue."""
+        found: list[tuple[int, WorkRow]] = []
+        branches = _branches(wanted)
+        with reading(self.engine) as connection:
+            for why, query in branches.items():
+                some = query if limit is None else query.limit(start + limit)
+                found += [
+                    (row.day + wanted.windows[why], WorkRow(**row._mapping))
+                    for row in connection.execute(some)
+                ]
+            numbers = {
+                why: _counts(connection, why, query, wanted) for why, query in branches.items()
+            }
+        counts = {why: int(row.lines) for why, row in numbers.items()}
+        overdue = sum(int(row.overdue) for row in numbers.values())
+        found.sort(key=lambda pair: (pair[0], pair[1].person_id, pair[1].why))
+        page = found[start:] if limit is None else found[start : start + limit]
+        return [row for _, row in page], counts, overdue
+
+    def full_day(self, person_id: int) -> int | None:
+        """The day of the full audiogram by which somebody's next one is due."""
+        s = t.standings
+        query = select(s.c.full_day).where(s.c.person_id == checks.as_id(person_id, "person"))
+        with reading(self.engine) as connection:
+            day: int | None = connection.execute(query).scalar_one_or_none()
+        return day
+
+    def programme_counts(
+        self, wanted: WorkFilter, first: int, by: str
+    ) -> dict[str | None, dict[str, int]]:
+        """Numbers of people by department or job, from the day `first` to the filter's day."""
+        s, d = t.standings, t.tested
+        group = s.c[by]
+        last = s.c.full_day if wanted.by_full else s.c.any_day
+        there = or_(s.c.left_day.is_(None), s.c.left_day > wanted.today)
+        due = or_(last.is_(None), last <= wanted.today + wanted.notice - wanted.windows["due"])
+        late = or_(
+            last < wanted.today - wanted.windows["due"],
+            and_(last.is_(None), s.c.from_day < wanted.today - wanted.windows["first"]),
+        )
+        standing = select(
+            group.label("name"),
+            func.count().label("people"),
+            func.sum(case((due, 1), else_=0)).label("due"),
+            func.sum(case((late, 1), else_=0)).label("overdue"),
+        ).where(there)
+        # One row a person first: a test of each ear is one person tested.
+        one = (
+            select(
+                d.c.person_id,
+                func.max(case((d.c.complete, 1), else_=0)).label("complete"),
+                *(
+                    func.max(case((d.c.shift == word, 1), else_=0)).label(name)
+                    for name, word in SHIFTS.items()
+                ),
+            )
+            .where(d.c.day >= first, d.c.day <= wanted.today)
+            .group_by(d.c.person_id)
+            .subquery()
+        )
+        done = select(
+            group.label("name"),
+            func.count().label("tested"),
+            func.sum(one.c.complete).label("audiograms"),
+            *(func.sum(one.c[name]).label(name) for name in SHIFTS),
+        ).join(one, one.c.person_id == s.c.person_id)
+        numbers = ("people", "due", "overdue", "tested", "audiograms", *SHIFTS)
+        found: dict[str | None, dict[str, int]] = {}
+        with reading(self.engine) as connection:
+            for query in (standing.group_by(group), done.group_by(group)):
+                for row in connection.execute(query):
+                    known = {
+                        name: int(n or 0) for name, n in row._mapping.items() if name != "name"
+                    }
+                    found.setdefault(row.name, dict.fromkeys(numbers, 0)).update(known)
+        return found
+
+    def employments(self, name: str) -> list[str]:
+        """All departments, or all jobs, that anybody is in."""
+        column = t.standings.c[name]
+        query = select(column).where(column.is_not(None)).distinct().order_by(column)
+        with reading(self.engine) as connection:
+            return list(connection.execute(query).scalars())

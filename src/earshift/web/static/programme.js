@@ -1,0 +1,50 @@
+// @ts-check
+/* How the programme goes in a period: a table for everybody and each group, and as a file. */
+
+import { at, get } from "./api.js";
+import { byId, fill, t } from "./dom.js";
+import { percent } from "./format.js";
+import { complain, formOf, inputOf, onSubmit, typed } from "./page.js";
+import { table } from "./table.js";
+
+/** What is asked for, as the form says. */
+function asked() {
+  const fields = new FormData(formOf("period"));
+  const wanted = ["first", "last", "by"].map((name) => [name, typed(fields, name)]);
+  return Object.fromEntries(wanted.filter(([, value]) => value !== ""));
+}
+
+/**
+ * @param {ProgrammeGroup} group
+ * @param {string} name
+ */
+function row(group, name) {
+  const share = group.confirmed_share;
+  const [p, low, high] = (share ?? []).map(percent);
+  return [
+    name, group.people, group.due, group.overdue, group.tested, group.audiograms,
+    share ? t("programme.share", { n: group.confirmed, p, low, high }) : group.confirmed,
+    group.not_confirmed, group.waiting, group.closed,
+  ];
+}
+
+async function show() {
+  const found = await get(at("/api/programme", {}, asked()));
+  inputOf("first").value = found.first;
+  inputOf("last").value = found.last;
+  const columns = [
+    found.by === "job" ? t("person.job") : t("person.department"),
+    t("programme.people"), t("programme.due"), t("programme.overdue"), t("programme.tested"),
+    t("programme.audiograms"), t("programme.confirmed"), t("programme.not_confirmed"),
+    t("programme.waiting"), t("programme.closed"),
+  ];
+  const rows = found.groups.map((group) => row(group, group.name ?? t("programme.nameless")));
+  const caption = t("programme.caption", { first: found.first, last: found.last });
+  const all = row(found.everybody, t("programme.everybody"));
+  fill(byId("programme"), table(caption, columns, [...rows, all], { class: "programme" }));
+  const query = new URLSearchParams(asked());
+  byId("csv", HTMLAnchorElement).href = `/api/programme.csv?${query}`;
+}
+
+onSubmit(formOf("period"), show);
+show().catch(complain);

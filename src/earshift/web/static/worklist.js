@@ -1,0 +1,118 @@
+// @ts-check
+/* The whole worklist: filtered, page by page or at once, for the screen, for paper and as a file. */
+
+import { at, get, post, whoAmI } from "./api.js";
+import { byId, el, fill, t, word } from "./dom.js";
+import { nameOf } from "./format.js";
+import { acting, complain, formOf, hide, onSubmit, say, typed } from "./page.js";
+import { workTable } from "./work.js";
+
+const PAGE = 100;
+const AT_ONCE = 500;
+
+/** @type {WorkItem[]} */
+let items = [];
+/** @type {Worklist | null} */
+let newest = null;
+/** @type {WorkItem | null} */
+let closing = null;
+let mayClose = false;
+
+/** What is asked for, as the form says. */
+function asked() {
+  const fields = new FormData(formOf("filter"));
+  const wanted = ["department", "job", "why", "overdue"].map((name) => [name, typed(fields, name)]);
+  return Object.fromEntries(wanted.filter(([, value]) => value !== ""));
+}
+
+/**
+ * @param {number} start
+ * @param {number} limit
+ */
+async function load(start, limit) {
+  const work = await get(at("/api/worklist", {}, { ...asked(), start, limit }));
+  items = start === 0 ? work.items : [...items, ...work.items];
+  newest = work;
+  show(work);
+}
+
+async function loadAll() {
+  await load(0, AT_ONCE);
+  while (newest && items.length < newest.total && newest.items.length > 0) {
+    await load(items.length, AT_ONCE);
+  }
+}
+
+/** @param {Worklist} work */
+function show(work) {
+  const { total, overdue, today } = work;
+  byId("count").textContent = t("work.count", { total, overdue, day: today });
+  choices("department", work.departments);
+  choices("job", work.jobs);
+  const csv = new URLSearchParams(asked());
+  byId("csv", HTMLAnchorElement).href = `/api/worklist.csv?${csv}`;
+  const left = total - items.length;
+  byId("more").hidden = left <= 0;
+  byId("left").textContent = left > 0 ? t("work.left", { n: left }) : "";
+  const caption = t("today.work_on", { day: today });
+  fill(
+    byId("work"),
+    items.length
+      ? workTable(items, { caption, close: mayClose ? startClosing : null })
+      : el("p", { class: "quiet" }, t("work.none")),
+  );
+}
+
+/**
+ * What can be chosen; what was chosen stays.
+ * @param {"department" | "job"} name
+ * @param {string[]} known
+ */
+function choices(name, known) {
+  const select = byId(name, HTMLSelectElement);
+  const chosen = select.value;
+  const all = el("option", { value: "" }, t("work.all"));
+  fill(select, all, known.map((one) => el("option", { value: one }, one)));
+  select.value = known.includes(chosen) ? chosen : "";
+  select.closest(".field")?.toggleAttribute("hidden", known.length === 0);
+}
+
+/** @param {WorkItem} item */
+function startClosing(item) {
+  closing = item;
+  formOf("close").hidden = false;
+  byId("close-heading").textContent = t("work.close_of", {
+    name: nameOf(item.person), why: word("why", item.why),
+  });
+  byId("close-heading").focus();
+}
+
+onSubmit(formOf("close"), async (fields) => {
+  if (!closing?.exam) return;
+  const reason = typed(fields, "reason");
+  await post(at("/api/exams/{exam}/close", { exam: closing.exam.id }), { reason });
+  formOf("close").reset();
+  hide(formOf("close"));
+  say(t("work.closed"));
+  await load(0, PAGE);
+});
+byId("close-not").addEventListener("click", () => hide(formOf("close")));
+
+formOf("filter").addEventListener("change", () => load(0, PAGE).catch(complain));
+byId("next").addEventListener("click", () =>
+  acting(byId("next"), () => load(items.length, PAGE)),
+);
+byId("all").addEventListener("click", () => acting(byId("all"), loadAll));
+byId("print").addEventListener("click", () =>
+  acting(byId("print"), async () => {
+    await loadAll();
+    window.print();
+  }),
+);
+
+whoAmI()
+  .then((me) => {
+    mayClose = me.role === "admin";
+    return load(0, PAGE);
+  })
+  .catch(complain);
