@@ -259,7 +259,7 @@ def test_a_screen_that_finds_a_change(run: Run, referred: int, tmp_path: Path) -
 def test_other_questions(run: Run, referred: int) -> None:
     ask = ("screen", "A1", "--ear", "right", "--simulate", "slight", "--seed", 2)
     assert "has hearing changed at all (protocol best)" in run(*ask, "--protocol", "best")
-    assert "niosh-15" in run(*ask, "--rule", "niosh-15")
+    assert "NIOSH significant threshold shift" in run(*ask, "--rule", "niosh-15")
 
 
 def test_the_examiner_may_end_early(run: Run, person: int, db: Path) -> None:

@@ -93,9 +93,10 @@ class World:
     def number(self) -> int:
         return next(self._numbers)
 
-    def post(self, path: str, **body: Any) -> Any:
+    def post(self, path: str, by: str | None = None, **body: Any) -> Any:
         self._client.cookies.clear()
-        told = self._client.post(f"/api/{path}", json=body, headers=self._headers)
+        headers = self._headers if by is None else self.session(by)
+        told = self._client.post(f"/api/{path}", json=body, headers=headers)
         assert told.is_success, f"{path}: {told.status_code} {told.text}"
         return told.json() if told.content else None
 
@@ -183,6 +184,18 @@ def _screened(world: World, _: str) -> Right:
     return Right({"exam": world.screened["exams"][0]["id"]})
 
 
+def _closed(world: World, _: str) -> Right:
+    exam = world.new_screen()["exams"][0]["id"]
+    world.post(f"exams/{exam}/close", by="ada", reason="test")
+    return Right({"exam": exam}, json={"reason": "test"})
+
+
+def _merged(world: World, _: str) -> Right:
+    person, other = world.new_person(), world.new_person()
+    world.post(f"people/{person}/merge", other=other, reason="test")
+    return Right({"person": other}, json={"reason": "test"})
+
+
 def _reported(world: World, _: str) -> Right:
     return Right({"visit_id": world.screened["visit"]})
 
@@ -215,6 +228,17 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/people/{person}/tests": lambda w, _: Right(
         {"person": w.new_person()}, json={"kind": "exam", "ears": ["right"]}
     ),
+    "POST /api/people/{person}/merge": lambda w, _: Right(
+        {"person": w.new_person()}, json={"other": w.new_person(), "reason": "test"}
+    ),
+    "POST /api/people/{person}/separate": _merged,
+    "POST /api/settings/{name}": lambda w, _: Right(
+        {"name": "baseline_quiet_hours"}, json={"value": 14, "reason": "test"}
+    ),
+    "POST /api/exams/{exam}/close": lambda w, _: Right(
+        {"exam": w.new_screen()["exams"][0]["id"]}, json={"reason": "test"}
+    ),
+    "POST /api/exams/{exam}/reopen": _closed,
     "POST /api/imports": lambda w, _: Right(content=CSV % w.number()),
     "POST /api/devices": lambda w, _: Right(json={"name": "booth"}),
     "GET /api/devices/{device}": lambda w, _: Right({"device": w.device}),
