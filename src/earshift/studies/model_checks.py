@@ -84,6 +84,8 @@ class ModelCase(Case):
         for rule in RULE_NAMES:
             own_seed = seed_of(self.seed, self.ear.name, "source")
             source = begin_screen(reference, RULES[rule], own_seed).state
+            if len(source.clouds) < 2:  # too loud for the rule to be judged
+                continue
             for side in (0, 1):
                 there = source.clouds[side]
                 assert there is not None
