@@ -35,6 +35,7 @@ def main() -> None:
     import torch
     from aepsych.config import Config
     from aepsych.strategy import SequentialStrategy
+    from scipy.special import ndtr
 
     torch.set_num_threads(1)
     seed, tones = int(sys.argv[1]), int(sys.argv[2])
@@ -46,18 +47,24 @@ def main() -> None:
     levels = torch.arange(-10.0, 100.5, 1.0, dtype=torch.float64)
 
     def thresholds() -> list[list[float]]:
-        """Where the latent mean, and 1.96 SD above and below it, cross zero: by frequency."""
+        """Thresholds by the latent mean, and by 1.96 SD above and below it: by frequency."""
         found = []
         for f in frequencies:
             places = torch.full_like(levels, octave(f))
             mean, variance = strategy.predict(torch.stack([levels, places], dim=1))
             mean, sd = (x.detach().numpy() for x in (mean, variance.sqrt()))
-            crossings = []
-            for latent in (mean + 1.96 * sd, mean, mean - 1.96 * sd):
-                below = np.flatnonzero(latent <= 0.0)
-                crossings.append(float(levels[below[-1]]) if below.size else float(levels[0]))
-            found.append(crossings)
+            found.append([rise(latent) for latent in (mean + 1.96 * sd, mean, mean - 1.96 * sd)])
         return np.array(found).T.tolist()
+
+    def rise(latent: np.ndarray) -> float:
+        """The level that best parts "missed" below from "heard" above.
+
+        Far from all tones the mean goes back to its constant, so it may cross zero several times.
+        """
+        heard = ndtr(latent)
+        below = np.concatenate([[0.0], np.cumsum(heard)])
+        above = np.concatenate([np.cumsum((1.0 - heard)[::-1])[::-1], [0.0]])
+        return float(levels[min(int((below + above).argmin()), len(levels) - 1)])
 
     for number in range(1, tones + 1):
         level, place = strategy.gen(1).flatten().tolist()
