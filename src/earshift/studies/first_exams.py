@@ -33,7 +33,7 @@ METHOD_WORDS = {
     IDEAL: "ideal observer: the same prior, spread and rates known",
     FIELD: "Gaussian-process field: `Exam.clinical` of version 0.1.0",
     MANUAL: "Hughson-Westlake, 5 dB steps",
-    PEER: "AEPsych's Gaussian process and BALD: any level and frequency, no lapses",
+    PEER: "AEPsych's Gaussian process and BALD with its defaults: any level and frequency",
 }
 UNKNOWN = -1  # in place of whether an interval held the truth, where there is none
 IDEAL_PERSONS = 8000
