@@ -132,7 +132,7 @@ def test_all_of_a_roster_or_nothing(tmp_path: Path, db: Path) -> None:
     with Store(db) as store:
         plan = plan_roster(store, read_roster(written(tmp_path, ROSTER)))
         store.add_person(author="mh", code="E2")  # somebody else was quicker
-        with pytest.raises(Refusal, match="this code is"):
+        with pytest.raises(Refusal, match="this code already belongs"):
             apply_roster(store, plan, author="mh", left_on=None, skip_rejected=False)
         assert [one.code for one in store.people()] == ["E2"]
 

@@ -239,7 +239,7 @@ def test_a_person_is_found_and_corrected_and_work_goes_on(
     page.get_by_role("button", name="Find").click()
     found = page.locator("#found").get_by_role("link", name="Ada King")
     expect(found).to_be_visible()
-    expect(page.locator("#work")).to_contain_text("unfinished")
+    expect(page.locator("#work")).to_contain_text("Test not finished")
     page.locator("#work").get_by_role("link", name="Continue").first.click()
     expect(page.locator("#desk")).to_be_visible()
     page.goto(address + past["new person"])
