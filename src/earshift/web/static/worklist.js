@@ -17,6 +17,7 @@ let newest = null;
 /** @type {WorkItem | null} */
 let closing = null;
 let mayClose = false;
+let asking = 0;
 
 /** What is asked for, as the form says. */
 function asked() {
@@ -30,7 +31,10 @@ function asked() {
  * @param {number} limit
  */
 async function load(start, limit) {
+  asking += 1;
+  const mine = asking;
   const work = await get(at("/api/worklist", {}, { ...asked(), start, limit }));
+  if (mine !== asking) return; // the filter was changed meanwhile: its own answer is shown
   items = start === 0 ? work.items : [...items, ...work.items];
   newest = work;
   show(work);
