@@ -4,6 +4,7 @@ import math
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from matplotlib import pyplot
@@ -96,9 +97,9 @@ def test_without_axes_there_is_a_new_figure(clinical: es.Exam) -> None:
 
 
 @pytest.mark.parametrize("bad", [1, "axes", Figure()])
-def test_what_is_no_axes_is_refused(clinical: es.Exam, bad: object) -> None:
+def test_what_is_no_axes_is_refused(clinical: es.Exam, bad: Any) -> None:
     with pytest.raises(ValueError, match="ax must be matplotlib axes"):
-        clinical.plot(bad)  # type: ignore[arg-type]
+        clinical.plot(bad)
 
 
 def test_an_exam_of_fields_and_its_heat_map(short_exam: es.Exam, ax: Axes) -> None:

@@ -1,6 +1,7 @@
 """Psychometric functions of an exam: any performance level, slope, width, rates, fit."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,9 +32,9 @@ def test_a_higher_performance_needs_a_louder_tone(exam: es.Exam) -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, 1.0, 75, "half", math.nan, True])
-def test_a_performance_is_between_zero_and_one(mild_exam: es.Exam, bad: object) -> None:
+def test_a_performance_is_between_zero_and_one(mild_exam: es.Exam, bad: Any) -> None:
     with pytest.raises(ValueError, match="performance"):
-        mild_exam.thresholds([1000.0], performance=bad)  # type: ignore[arg-type]
+        mild_exam.thresholds([1000.0], performance=bad)
 
 
 def test_the_function_at_a_frequency_is_the_listeners(exam: es.Exam) -> None:

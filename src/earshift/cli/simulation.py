@@ -165,7 +165,9 @@ def demo(
         screen = earshift.Screen(first, seed=seed)
         rows = list(_screen_rows(screen, listener))
         verdict = screen.verdict()
-        console.print(f"\n[bold]Screen of {name}[/bold]: {len(rows)} tones")
+        console.print(
+            f"\n[bold]Screen of {name}[/bold]: {len(rows)} {'tone' if len(rows) == 1 else 'tones'}"
+        )
         console.print(f"  [bold]{headline(verdict.decision)}[/bold]")
         console.print(f"  {verdict}")
         results[ear] = {**verdict.to_dict(), "rows": rows}

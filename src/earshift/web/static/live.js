@@ -57,7 +57,7 @@ function countsOf(live) {
   const alarms = { alarms: live.false_alarms, trials: live.catch_trials };
   const count = { n: live.tones, most: live.max_tones };
   return [
-    [t("live.p"), last ? percent(last.p) : null],
+    [live.rule ? t("live.p_rule") : t("live.p"), last ? percent(last.p) : null],
     [t("live.rule"), live.rule ? word("rule", live.rule) : null],
     [t("live.count"), live.max_tones ? t("live.count_of", count) : live.tones],
     [t("live.catch"), live.catch_trials ? t("live.alarms", alarms) : t("live.no_catch")],

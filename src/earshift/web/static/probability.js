@@ -15,7 +15,8 @@ export function probability(place) {
   const picture = chart(place, false); // the page's own heading is its title
   return {
     /** @param {Live} live */
-    draw({ p_changed: steps, limits, max_tones: most }) {
+    draw({ p_changed: steps, limits, max_tones: most, rule }) {
+      byId("probability-heading").textContent = rule ? t("live.p_rule") : t("live.p");
       byId("probability-card").hidden = steps.length === 0 && !limits;
       const last = Math.max(5, most, ...steps.map((step) => step.tone));
       picture.draw({
