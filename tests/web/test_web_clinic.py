@@ -2,18 +2,20 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event
 
 from earshift.clinic.session import Session
+from earshift.days import today as local_today
 from earshift.store import Store
 from earshift.web.settings import Settings
 from earshift.web.views import judged_otherwise, live_as_stored
 from support.web import ORIGIN, TestClient, client_of, sign_in, with_users
 
+ZONE = "Europe/Berlin"  # not the machine's: its day is another one for an hour or two
 BROWSER = {
     "browser": "Chromium",
     "system": "Linux",
@@ -76,7 +78,7 @@ class Desk:
 
     def calibrated(self, **given: Any) -> str:
         device = self.device()
-        today = datetime.now(UTC).date()
+        today = local_today(ZONE)
         body = {
             "done_on": f"{today - timedelta(days=30)}",
             "due_on": f"{today + timedelta(days=300)}",
@@ -162,7 +164,7 @@ def app_store(database: str) -> Iterator[Store]:
 
 @pytest.fixture
 def desk(database: str, app_store: Store) -> Iterator[Desk]:
-    with client_of(Settings(db=database, zone="Europe/Berlin")) as client:
+    with client_of(Settings(db=database, zone=ZONE)) as client:
         yield Desk(client)
 
 
@@ -349,7 +351,7 @@ def test_what_was_answered_elsewhere_is_asked_from_there(
 ) -> None:
     """Two workers share nothing but the store."""
     exam = desk.supervised()["exams"][0]
-    with client_of(Settings(db=database, zone="Europe/Berlin")) as client:
+    with client_of(Settings(db=database, zone=ZONE)) as client:
         other = Desk(client)
         for number in range(1, 7):
             worker = desk if number % 2 else other
@@ -761,7 +763,7 @@ def test_the_worklist_names_the_unfinished_the_changed_and_the_due(desk: Desk) -
     late = desk.person(code="late")
     desk.reference(late, measured_on="2024-01-01")
     begun = desk.person(code="begun")
-    desk.reference(begun, measured_on=f"{date.today()}")
+    desk.reference(begun, measured_on=f"{local_today(ZONE)}")
     exam = desk.test(begun)["exams"][0]["id"]
     # A reference of one ear, without all six frequencies: neither has a full audiogram of both.
     items = {(one["person"]["code"], one["why"]) for one in desk.get("/worklist")["items"]}
@@ -790,7 +792,7 @@ def test_the_site_settles_its_windows_and_a_reviewer_closes(desk: Desk) -> None:
     desk.post("/settings/retest_days", {"value": True, "reason": "x"}, 422)
     desk.post("/settings/nonsense", {"value": 1, "reason": "x"}, 422)
     person = desk.person(code="A1")
-    desk.reference(person, measured_on=f"{date.today()}")
+    desk.reference(person, measured_on=f"{local_today(ZONE)}")
     exam = desk.test(person)["exams"][0]["id"]
     desk.post(f"/exams/{exam}/close", {"reason": "not yet"}, 409)
     answer_to_the_end_changed(desk, exam)
@@ -897,7 +899,7 @@ def test_nothing_goes_on_with_a_device_that_failed_or_was_calibrated_anew(desk: 
     desk.post(f"/exams/{again['id']}/abandon")
     desk.checked(device, deviation=15)
     assert "failed" in desk.post(f"/exams/{exam}/retest", status=409)["detail"]
-    today = datetime.now(UTC).date()
+    today = local_today(ZONE)
     body = {
         "done_on": f"{today}",
         "due_on": f"{today + timedelta(days=300)}",
