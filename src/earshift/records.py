@@ -324,8 +324,8 @@ class StoredTest:
     state: str
     day: date | None
     """The local day on which the ear was measured; None for an audiogram without a date."""
-    entered: tuple[datetime, int]
-    """When it was measured or entered, and its id: puts tests in order."""
+    entered: tuple[date, int]
+    """The day it was measured or entered, and its id: puts tests in order."""
     design: dict[str, Any]
     shown: dict[str, Any] | None
     """The newest result as it was shown."""

@@ -66,7 +66,7 @@ def standing_of(history: HistoryOfTests) -> Standing:
 
 
 def _ordinal(test: StoredTest) -> int:
-    return (test.day or test.entered[0].date()).toordinal()
+    return test.entered[0].toordinal()
 
 
 def _oldest(last: dict[str, date | None]) -> tuple[int | None, str]:

@@ -107,7 +107,8 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
                 kind=row.kind,
                 state=row.state,
                 day=None if at is None else local_day(at, row.zone),
-                entered=(at or row.started_at, row.id),
+                # A day, as nobody knows the hour of an audiogram from elsewhere.
+                entered=(local_day(at or row.started_at, row.zone), row.id),
                 design=row.design,
                 shown=shown.get(row.id),
                 reference_exam_id=row.reference_exam_id,
