@@ -18,14 +18,18 @@ from earshift.records import (
     Closing,
     Device,
     ExamRecord,
+    FollowUp,
     Merge,
     Note,
     Person,
     Press,
     ResultRecord,
+    RoomNoise,
+    Signature,
     SiteSetting,
     TrialRecord,
     Visit,
+    WorkRelation,
 )
 from earshift.store import checks
 from earshift.store import tables as t
@@ -50,14 +54,18 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
         Closing,
         Device,
         ExamRecord,
+        FollowUp,
         Merge,
         Note,
         Person,
         Press,
         ResultRecord,
+        RoomNoise,
+        Signature,
         SiteSetting,
         TrialRecord,
         Visit,
+        WorkRelation,
     )
 }
 
