@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
+from earshift.acts import RoomNoise, ShiftFinding, Signature
 from earshift.days import local_day
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
 
@@ -15,8 +16,6 @@ TRIAL_KINDS = ("tone", "catch", "practice")
 EXAM_KINDS = ("exam", "screen", "audiogram")  # an audiogram is imported or typed in: no trials
 EXAM_STATES = ("open", "paused", "done", "abandoned")
 VISIT_MODES = ("supervised", "self", "simulated", "imported")
-MEANINGS = ("reviewed", "approved", "responsible for the result")  # of a signature
-FOLLOW_UPS = ("letter", "protector", "training", "referral")  # after a shift
 
 
 @dataclass(frozen=True)
@@ -316,80 +315,6 @@ class SiteSetting:
 
 
 @dataclass(frozen=True)
-class WorkRelation:
-    """A professional's word on whether the shift of an exam is related to work."""
-
-    id: int
-    exam_id: int
-    related: bool | None
-    """None: the word was taken back."""
-    at: datetime
-    """UTC"""
-    author: str
-    name: str
-    """Printed name of the professional."""
-    reason: str
-
-
-@dataclass(frozen=True)
-class Signature:
-    """Who signed a visit, when, and what it means. It stays when the person is erased."""
-
-    id: int
-    person_id: int
-    visit_id: int
-    amends_id: int | None
-    """The signature before it, which this one amends."""
-    at: datetime
-    """UTC"""
-    author: str
-    """The account that signed."""
-    name: str
-    """Printed name."""
-    meaning: str
-    """One of MEANINGS."""
-    sha256: str
-    """Of what was signed: canonical JSON in UTF-8."""
-
-
-@dataclass(frozen=True)
-class FollowUp:
-    """Something that was done because of a shift found on a visit, or was not after all."""
-
-    id: int
-    person_id: int
-    visit_id: int
-    kind: str
-    """One of FOLLOW_UPS."""
-    done: bool
-    """False: it was entered by mistake."""
-    done_on: date
-    at: datetime
-    """When it was entered, UTC."""
-    author: str
-    done_by: str
-    """Who did it."""
-    details: str
-
-
-@dataclass(frozen=True)
-class RoomNoise:
-    """Background levels of a room by octave band, read from a meter."""
-
-    id: int
-    measured_on: date
-    device_id: int | None
-    """The device that stands there; None for all of the site."""
-    room: str
-    instrument: str
-    levels: dict[str, float]
-    """Octave band in Hz to dB SPL."""
-    at: datetime
-    """When it was entered, UTC."""
-    author: str
-
-
-@dataclass(frozen=True)
 class StoredTest:
     """A real exam, screen or audiogram with all that the worklist goes by."""
 
@@ -408,6 +333,13 @@ class StoredTest:
     reference_exam_id: int | None
     closed: bool
     """Whether a reviewer has closed its verdict."""
+    visit_id: int = 0
+    signed: bool = False
+    """Whether a reviewer has signed its visit."""
+    shift_since: date | None = None
+    """Day on which it was first signed as a shift; None where it was not, or is no more."""
+    letter_sent: bool = False
+    """Whether the person was told of what the visit found."""
 
 
 @dataclass(frozen=True)
@@ -558,6 +490,10 @@ class VisitBundle:
     """About the visit and its exams, oldest first."""
     room_noise: RoomNoise | None = None
     """Where it was: the newest measurement of that day or before."""
+    findings: tuple[ShiftFinding, ...] = ()
+    """Of its full audiograms against the baselines, where the clinic has worked them out."""
+    signatures: tuple[Signature, ...] = ()
+    """Of whoever signed the visit, newest last; the rest is then what the newest one is of."""
 
 
 @dataclass(frozen=True)

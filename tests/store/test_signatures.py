@@ -10,8 +10,9 @@ import pytest
 from test_store import a_full_person, raw
 from test_store_upkeep import damaged, without_guard
 
+from earshift.acts import Signature
 from earshift.engine.refusal import Refusal
-from earshift.records import ExamRecord, Person, Signature, VisitBundle
+from earshift.records import ExamRecord, Person, VisitBundle
 from earshift.store import NoSuchRow, Store, StoreConflict, StoreError, StoreTrouble
 from earshift.store.signatures import canonical, plain_of, record_from, sha256_of
 
@@ -21,7 +22,7 @@ DAY = date(2026, 3, 2)
 def signed(store: Store, visit_id: int, **changes: Any) -> Signature:
     bundle = changes.pop("bundle", None) or store.visit_bundle(visit_id)
     given = {"author": "kp", "name": "Dr K. Park", "meaning": "reviewed", **changes}
-    return store.sign_visit(bundle, {"visit": plain_of(bundle)}, **given)
+    return store.sign_visit(bundle, **given)
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_an_amendment_names_the_signature_before(
         ({"name": "  "}, "the printed name must not be empty"),
         ({"meaning": "looked at"}, "the meaning of a signature must be one of reviewed"),
         ({"author": ""}, "author must not be empty"),
-        ({"amends": 99, "reason": "x"}, "was not signed yet"),
+        ({"amends": 99, "reason": "x"}, "is not signed yet"),
     ],
 )
 def test_a_wrong_signature_is_refused_and_nothing_is_written(

@@ -308,6 +308,7 @@ def filled(store: Store, database: str) -> str:
                     "person_id": person.id,
                     "owner_id": person.id,
                     "content": "{}",
+                    "about": {},
                 },
             ),
             (

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine, Row, Select, Table, insert, select
 
+from earshift.acts import FollowUp, RoomNoise, Signature, WorkRelation
 from earshift.records import (
     AuditEntry,
     Baseline,
@@ -18,18 +19,14 @@ from earshift.records import (
     Closing,
     Device,
     ExamRecord,
-    FollowUp,
     Merge,
     Note,
     Person,
     Press,
     ResultRecord,
-    RoomNoise,
-    Signature,
     SiteSetting,
     TrialRecord,
     Visit,
-    WorkRelation,
 )
 from earshift.store import checks
 from earshift.store import tables as t

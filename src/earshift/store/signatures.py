@@ -7,23 +7,17 @@ with its SHA-256. It goes with the person; who signed, when, as what, and the ha
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, date, datetime
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 from sqlalchemy import Connection, Row, select
 
+from earshift.acts import FOLLOW_UPS, MEANINGS, FollowUp, RoomNoise, Signature, WorkRelation
+from earshift.days import local_day
 from earshift.engine.checks import finite, whole
-from earshift.records import (
-    FOLLOW_UPS,
-    MEANINGS,
-    FollowUp,
-    RoomNoise,
-    Signature,
-    VisitBundle,
-    WorkRelation,
-)
+from earshift.records import VisitBundle
 from earshift.store import checks, exams, people, rows
 from earshift.store import tables as t
 from earshift.store import visits as visiting
@@ -119,6 +113,26 @@ def text_of(connection: Connection, signature: Signature) -> str | None:
     return content
 
 
+def _with_days(bundle: VisitBundle, today: date) -> VisitBundle:
+    """A shift counts from the day on which it was signed first."""
+    findings = tuple(
+        replace(one, shift_since=(one.shift_since or today) if one.is_shift else None)
+        for one in bundle.findings
+    )
+    return replace(bundle, findings=findings)
+
+
+def _about(bundle: VisitBundle) -> dict[str, Any]:
+    return {
+        "exams": [one.exam.id for one in bundle.exams if one.exam.state == "done"],
+        "shift_since": {
+            str(one.exam_id): one.shift_since.isoformat()
+            for one in bundle.findings
+            if one.shift_since is not None
+        },
+    }
+
+
 def _band(hertz: object) -> str:
     text = str(hertz)
     if not (text.isascii() and text.isdigit()):
@@ -132,15 +146,15 @@ class Signatures(Part):
     def sign_visit(
         self,
         seen: VisitBundle,
-        matter: Mapping[str, Any],
         *,
         author: str,
         name: str,
         meaning: str,
+        site: Mapping[str, Any] | None = None,
         amends: int | None = None,
         reason: str = "",
     ) -> Signature:
-        """Sign a visit as it was `seen`; `matter` is what is signed, as plain data.
+        """Sign a visit as it was `seen`, with its findings, and what the `site` has settled.
 
         `amends` is the id of the visit's newest signature, None for the first: whoever did not see
         what another one signed meanwhile signs nothing. An amendment needs a reason, which is part
@@ -153,11 +167,12 @@ class Signatures(Part):
             "meaning": checks.one_of(meaning, MEANINGS, "the meaning of a signature"),
             "reason": checks.text(reason, "the reason of an amendment", blank=amends is None),
         }
-        matter = checks.plain(matter, "what is signed")
         with writing(self.engine) as connection:
             visit = _hold_visit(connection, seen.visit.id)
             self._require_as_seen(connection, seen, amends)
             at = checks.now()
+            seen = _with_days(seen, local_day(at, seen.visit.zone))
+            matter = {"schema": 1, "visit": plain_of(seen), "site": plain_of(site or {})}
             before = None if amends is None else _newest_signature(connection, visit.id)
             statement["at"] = at.isoformat()
             statement["amends_sha256"] = None if before is None else before.sha256
@@ -173,7 +188,12 @@ class Signatures(Part):
             }
             details = {"visit": visit.id, "meaning": meaning, "sha256": values["sha256"]}
             new = rows.add_row(connection, t.signatures, values, author, details=details)
-            kept = {"signature_id": new.id, **whose, "content": content}
+            kept = {
+                "signature_id": new.id,
+                **whose,
+                "content": content,
+                "about": _about(seen),
+            }
             rows.add_only(connection, t.signed, kept, author, details={"signature": new.id})
             return rows.to_record(Signature, new)
 
@@ -182,15 +202,15 @@ class Signatures(Part):
     ) -> None:
         newest = _newest_signature(connection, seen.visit.id)
         if (None if newest is None else newest.id) != amends:
-            said = "was not signed yet" if newest is None else f"was signed by {newest.name}"
+            said = "is not signed yet" if newest is None else "was signed by another meanwhile"
             raise StoreConflict(
-                f"{{visit}} {said} meanwhile",
+                f"{{visit}} {said}",
                 code="signed-meanwhile",
                 advice="read what stands there now, and sign again as an amendment if need be",
                 visit=seen.visit.id,
             )
         now = visiting.bundles_of(connection, [visiting.visit_of(connection, seen.visit.id)])[0]
-        if now != seen:
+        if now != replace(seen, findings=()):
             raise StoreConflict(
                 "{visit} has changed since it was read, and nothing was signed",
                 code="changed-meanwhile",

@@ -324,6 +324,7 @@ signed = _table(
     Column("person_id", Id, ForeignKey("people.id"), nullable=False),
     Column("owner_id", Id, ForeignKey("people.id"), nullable=False),  # it goes with either
     Column("content", Text, nullable=False),  # canonical JSON; text, as the hash is of its bytes
+    Column("about", JSON, nullable=False),  # what lists read of it: exams, and since when a shift
     Index("signed_of_person", "person_id"),
     Index("signed_of_owner", "owner_id"),
 )

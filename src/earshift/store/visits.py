@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Select, func, select
 
+from earshift.acts import RoomNoise
 from earshift.records import (
     VISIT_MODES,
     Device,
@@ -15,7 +16,6 @@ from earshift.records import (
     ExamRecord,
     Note,
     Person,
-    RoomNoise,
     Visit,
     VisitBundle,
 )

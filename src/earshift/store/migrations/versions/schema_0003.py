@@ -130,6 +130,7 @@ def _make_review() -> None:
         of("people", "person_id"),
         of("people", "owner_id"),
         *text("content"),
+        json("about"),
     )
     new_table(
         "follow_ups",
