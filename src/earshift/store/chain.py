@@ -70,11 +70,11 @@ class Seal:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a link says of one row: whose it is, if it can be erased, and its digest."""
+    """What a link says of one row: with whom it may be erased, if at all, and its digest."""
 
     table: str
     row_id: int
-    person_id: int | None
+    people: Sequence[int]
     sha256: str
 
 
@@ -140,7 +140,7 @@ def _sha256(text: str) -> str:
 
 
 def _owner(table: Table) -> Any:
-    """SQL for the person whose erasure lets a row go."""
+    """SQL for the person whose erasure lets a row go; some go with a second one, too."""
     tables = table.metadata.tables
     if "salt" not in table.c:
         return null()
@@ -177,8 +177,9 @@ def _by_ids(table: Table, sqlite: bool) -> Select[Any]:
 
 def _entry(table: str, row: Row[Any]) -> Entry:
     values = dict(row._mapping)
-    owner = values.pop("earshift_owner")
-    return Entry(table, values["id"], owner, digest_of(table, values))
+    owners = {values.pop("earshift_owner"), values.get("owner_id") if "salt" in values else None}
+    people = sorted(owners - {None})
+    return Entry(table, values["id"], people, digest_of(table, values))
 
 
 def _entries(connection: Connection, table: Table, ids: Sequence[int]) -> list[Entry]:
@@ -190,7 +191,7 @@ def _entries(connection: Connection, table: Table, ids: Sequence[int]) -> list[E
 
 
 def _told(entries: Iterable[Entry]) -> str:
-    told = [[one.table, one.row_id, one.person_id, one.sha256] for one in entries]
+    told = [[one.table, one.row_id, one.people, one.sha256] for one in entries]
     return json.dumps(told, separators=(",", ":"))
 
 
@@ -331,10 +332,10 @@ class _Permits:
 
     def __call__(self, entry: Entry) -> bool:
         covers = t.metadata.tables[entry.table].info.get("erased_with")
-        erased = entry.person_id is not None and entry.person_id in self._with_trials
-        if not erased or covers is None:
+        erased = [one for one in entry.people if one in self._with_trials]
+        if covers is None or not erased:
             return False
-        return covers == "identity" or bool(self._with_trials[entry.person_id])
+        return covers == "identity" or any(self._with_trials[one] for one in erased)
 
 
 def _misfits(

@@ -16,10 +16,10 @@ down_revision = "0003"
 
 ERASABLE = (
     *("identities", "notes", "visits", "exams", "exam_states", "trials", "voids", "results"),
-    *("presses", "baselines", "closings", "merges"),
+    *("presses", "baselines", "closings", "merges", "work_relations", "signed", "follow_ups"),
 )
 LASTING = (
-    *("people", "erasures", "devices", "calibrations", "site_settings"),
+    *("people", "erasures", "devices", "calibrations", "site_settings", "signatures", "room_noise"),
     *("users", "user_states", "keys", "key_ends", "audit"),
 )
 
