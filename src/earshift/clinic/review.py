@@ -9,6 +9,7 @@ the signature before it.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from typing import Any
 
 from earshift.acts import FollowUp, RoomNoise, ShiftFinding, Signature, WorkRelation
 from earshift.clinic.findings import findings_of
@@ -202,8 +203,9 @@ def add_follow_up(
     )
 
 
-def letter_bundle(store: Store, visit_id: int) -> VisitBundle:
-    """What the letter is made from: what was signed, if that holds a standard threshold shift."""
+def letter_of(store: Store, visit_id: int) -> tuple[VisitBundle, dict[str, Any]]:
+    """What the letter is made from: what was signed, if that holds a standard threshold shift, and
+    what the site had settled then."""
     review = review_of(store, visit_id)
     if not review.signatures:
         raise Conflict(
@@ -216,7 +218,8 @@ def letter_bundle(store: Store, visit_id: int) -> VisitBundle:
             "no standard threshold shift was signed with {visit}: there is nothing to tell",
             visit=visit_id,
         )
-    return review.signed
+    content = store.signed_content(review.signatures[-1]) or {}
+    return review.signed, content.get("site", {})
 
 
 def shifts_followed(store: Store, person_id: int) -> list[tuple[ShiftFinding, list[FollowUp]]]:
