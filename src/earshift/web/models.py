@@ -106,6 +106,7 @@ class ExamSummary(Answer):
     decision: str | None
     next_step: str | None  # of a screen that decided nothing: more tones, better reference, retest
     words: str | None
+    sentence: str | None  # the verdict in one sentence; of older results all of its words
     p_changed: float | None
     tones: int | None
     source: str
@@ -495,6 +496,37 @@ class DecisionLimits(Answer):
     unchanged_at: float
 
 
+class ShiftShown(Answer):
+    """Change of a threshold in dB, worse is positive, with its 95 % interval."""
+
+    frequency_hz: float
+    shift: float
+    low: float
+    high: float
+    censored: bool
+
+
+class AmountShown(Answer):
+    """What the rule speaks of, such as an average, with its 95 % interval in dB."""
+
+    what: str  # mean, least, most, dip
+    frequencies_hz: list[float]
+    middle: float
+    low: float
+    high: float
+    rule_db: float
+    unit: str  # of thresholds; empty for a shift
+    beyond: bool  # it may be any larger
+
+
+class RuleLine(Answer):
+    """From how large a shift on a rule is met at these frequencies; an improvement is negative."""
+
+    frequencies_hz: list[float]
+    shift: float
+    combine: str  # mean or all
+
+
 class Live(Answer):
     number: int
     kind: str
@@ -502,7 +534,8 @@ class Live(Answer):
     state: str
     unit: str
     rule: str | None
-    words: str
+    sentence: str  # a screen's verdict in one sentence; older results and exams have none
+    words: str  # all that is said; begins with that sentence
     decision: str | None
     reason: str | None  # why nothing was decided; only of a screen by a rule or for a notch
     next_step: str | None  # more tones, better reference, retest
@@ -518,6 +551,11 @@ class Live(Answer):
     trials: list[TrialShown]
     thresholds: list[ThresholdShown]
     reference: list[ThresholdShown]
+    tested_hz: list[float]  # where tones were answered: elsewhere thresholds are inferred
+    reference_tested_hz: list[float]
+    shifts: list[ShiftShown]  # by frequency; empty where there is no reference
+    amount: AmountShown | None  # what the rule speaks of; older results have none
+    rule_lines: list[RuleLine]
     p_changed: list[ProbabilityAt]
     limits: DecisionLimits | None
 

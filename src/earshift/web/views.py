@@ -14,6 +14,7 @@ from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
 from earshift.engine.exam import Exam
+from earshift.engine.rules import ThresholdRule
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Threshold
 from earshift.store import Store
@@ -105,6 +106,7 @@ def _summary(
         decision=verdict.get("decision"),
         next_step=verdict.get("next_step") or None,
         words=said.get("words"),
+        sentence=(said.get("sentence") or said.get("words")) if verdict else None,
         p_changed=verdict.get("p_changed"),
         tones=said.get("tones"),
         source=exam.source,
@@ -132,15 +134,17 @@ def history(
             results = store.results(exam.id)
             if not results:
                 continue
-            # A screen asks about change: its thresholds are guesses where it played nothing.
-            levels = (
-                {}
-                if exam.kind == "screen"
-                else {
-                    f"{t['frequency_hz']:g}": t["level_db_hl"]
-                    for t in results[-1].shown["thresholds"]
-                }
+            # Thresholds are inferred where nothing was played. Older results do not say where.
+            shown = results[-1].shown
+            usual = (
+                () if exam.kind == "screen" else [t["frequency_hz"] for t in shown["thresholds"]]
             )
+            tested = set(shown.get("tested_hz", usual))
+            levels = {
+                f"{t['frequency_hz']:g}": t["level_db_hl"]
+                for t in shown["thresholds"]
+                if t["frequency_hz"] in tested
+            }
         points[exam.ear].append(
             m.HistoryPoint(
                 on=said.measured_on,
@@ -196,6 +200,7 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
         state=view.state,
         unit=view.unit,
         rule=None if view.rule is None else view.rule.name,
+        sentence=view.sentence,
         words=view.words,
         decision=view.decision,
         reason=None if verdict is None else verdict.reason or None,
@@ -212,6 +217,9 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
         trials=[m.TrialShown(**asdict(trial)) for trial in view.trials],
         thresholds=[_threshold(one) for one in view.thresholds],
         reference=[_threshold(one) for one in view.reference_thresholds],
+        tested_hz=list(view.tested_hz),
+        reference_tested_hz=list(view.reference_tested_hz),
+        **_shift_picture(view.to_result()),
         p_changed=[m.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
         limits=_limits(procedure),
     )
@@ -239,6 +247,7 @@ def live_as_stored(session: Session, result: records.ResultRecord) -> m.Live:
         state=record.state,
         unit=shown.get("unit", record.unit),
         rule=verdict.get("rule"),
+        sentence=shown.get("sentence", ""),
         words=shown["words"],
         decision=verdict.get("decision"),
         reason=verdict.get("reason") or None,
@@ -255,9 +264,59 @@ def live_as_stored(session: Session, result: records.ResultRecord) -> m.Live:
         trials=[m.TrialShown(**asdict(TrialView.of(trial))) for trial in session.trials],
         thresholds=[_threshold(Threshold(**one)) for one in shown["thresholds"]],
         reference=[_threshold(Threshold(**one)) for one in shown["reference_thresholds"]],
+        tested_hz=shown.get("tested_hz", _played_hz(session.trials)),
+        reference_tested_hz=shown.get("reference_tested_hz", []),
+        **_shift_picture(shown),
         p_changed=[] if p_changed is None else [m.ProbabilityAt(tone=tones, p=p_changed)],
         limits=stored_limits,
     )
+
+
+def _played_hz(trials: Iterable[records.TrialRecord]) -> list[float]:
+    """Where the tones that count were played: older results do not say it themselves."""
+    live = [one for one in trials if one.kind == "tone" and one.voided_at is None]
+    return sorted({one.frequency_hz for one in live})
+
+
+def _shift_picture(shown: dict[str, Any]) -> dict[str, Any]:
+    """Of a result as it is stored: shifts, what the rule speaks of, and the rule's own lines."""
+    verdict, rule = shown.get("verdict") or {}, shown.get("rule") or {}
+    amount = verdict.get("amount")
+    toward = -1.0 if rule.get("better") else 1.0
+    criteria = [] if rule.get("kind") == ThresholdRule.kind else rule.get("criteria", [])
+    return {
+        "shifts": [
+            m.ShiftShown(
+                frequency_hz=one["frequency_hz"],
+                shift=one["shift_db"],
+                low=one["low_db"],
+                high=one["high_db"],
+                censored=one["censored"],
+            )
+            for one in verdict.get("shifts", ())
+            if "frequency_hz" in one
+        ],
+        "amount": None
+        if amount is None
+        else m.AmountShown(
+            what=amount["what"],
+            frequencies_hz=list(amount["frequencies_hz"]),
+            middle=amount["middle_db"],
+            low=amount["low_db"],
+            high=amount["high_db"],
+            rule_db=amount["rule_db"],
+            unit=amount["unit"],
+            beyond=amount["beyond"],
+        ),
+        "rule_lines": [
+            m.RuleLine(
+                frequencies_hz=list(one["frequencies_hz"]),
+                shift=toward * one["at_least_db"],
+                combine=one["combine"],
+            )
+            for one in criteria
+        ],
+    }
 
 
 def judged_otherwise(record: records.ExamRecord) -> bool:
