@@ -273,6 +273,48 @@ def test_a_file_is_imported_whole_or_not_at_all(desk: Desk) -> None:
     desk.post("/imports?format=fhir", status=422, content=b"{nonsense")
 
 
+def test_a_preview_names_every_row_and_stores_nothing(desk: Desk) -> None:
+    european = b"Nr;Tag;right_500;right_1000\nP1;31.12.2020;5,5;CNT\nP2;31.12.2020;odd;5\n"
+    how = "column=Nr%3Dperson&column=Tag%3Ddate&sentinel=CNT%3Dnot+tested&day_first=true"
+    known = {
+        one["theirs"]: one["ours"]
+        for one in desk.post("/imports/columns", content=european)["columns"]
+    }
+    assert known == {"Nr": "", "Tag": "", "right_500": "right_500", "right_1000": "right_1000"}
+    commas = desk.post(f"/imports?preview=true&{how}", content=european)
+    assert (commas["sound"], commas["rejected_total"]) == (0, 2)
+    seen = desk.post(f"/imports?preview=true&decimal_comma=true&{how}", content=european)
+    assert (seen["sound"], seen["added"], seen["preview"]) == (1, 0, True)
+    assert seen["rejected"][0]["row"] == 3
+    assert "'odd'" in seen["rejected"][0]["reason"]
+    assert desk.post("/people/search", {"text": "P1"})["people"] == []
+    desk.post(f"/imports?decimal_comma=true&{how}", status=422, content=european)
+    done = desk.post(f"/imports?decimal_comma=true&skip_rejected=true&{how}", content=european)
+    assert (done["added"], done["rejected_total"]) == (1, 1)
+    for wrong in ("timezone=Nowhere", "column=x", "sentinel=99%3Dperhaps", "no_response_db=loud"):
+        desk.post(f"/imports?preview=true&{wrong}", status=422, content=european)
+    assert desk.post("/imports/columns", content=b"{}")["columns"] == []
+
+
+def test_a_roster_marks_leavers_only_when_asked(desk: Desk) -> None:
+    gone = desk.person(code="gone")
+    file = b"code,name,personnel\nnew-1,Nia New,x\n"
+    seen = desk.post("/imports/roster?preview=true", content=file)
+    assert (seen["new_total"], seen["leavers_total"], seen["leavers_marked"]) == (1, 1, False)
+    assert desk.post("/people/search", {"text": "new-1"})["people"] == []
+    desk.post("/imports/roster?left_on=2026-01-01", status=422, content=file)
+    desk.post("/imports/roster?plan=another", status=409, content=file)
+    how = f"mark_leavers=true&left_on=2026-01-01&plan={seen['plan']}"
+    desk.post(f"/imports/roster?{how}", content=file)
+    assert desk.get(f"/people/{gone}")["left_on"] == "2026-01-01"
+    twice = file + b"new-1,Nia Again,x\n"
+    desk.post("/imports/roster", status=422, content=twice)
+    again = desk.post("/imports/roster?skip_rejected=true", content=twice)
+    assert [one["row"] for one in again["rejected"]] == [3]
+    unused = desk.post("/imports/roster?preview=true&column=name%3Dnot+used", content=twice)
+    assert unused["changed_total"] == 0
+
+
 # A supervised screen ----------------------------------------------------------------------------
 
 

@@ -240,6 +240,8 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     ),
     "POST /api/exams/{exam}/reopen": _closed,
     "POST /api/imports": lambda w, _: Right(content=CSV % w.number()),
+    "POST /api/imports/columns": lambda w, _: Right(content=CSV % w.number()),
+    "POST /api/imports/roster": lambda w, _: Right(content=b"code\nroster-%d\n" % w.number()),
     "POST /api/devices": lambda w, _: Right(json={"name": "booth"}),
     "GET /api/devices/{device}": lambda w, _: Right({"device": w.device}),
     "POST /api/devices/{device}/calibrations": lambda w, _: Right(

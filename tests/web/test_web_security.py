@@ -544,6 +544,8 @@ CALLERS = {
     "POST /api/people/{person}/audiograms": USERS,
     "POST /api/people/{person}/tests": USERS,
     "POST /api/imports": USERS,
+    "POST /api/imports/columns": USERS,
+    "POST /api/imports/roster": USERS,
     "GET /api/worklist": USERS,
     "GET /api/worklist.csv": USERS,
     "GET /api/programme": USERS,

@@ -188,12 +188,6 @@ class PersonFile(Person):
     history: dict[str, list[HistoryPoint]]
 
 
-class Imported(Answer):
-    added: int
-    known: int
-    people: list[Person]
-
-
 class NeededReason(Input):
     reason: Words
 

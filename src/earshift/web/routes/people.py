@@ -1,15 +1,11 @@
-"""People: their files, baselines, notes, and audiograms from elsewhere."""
+"""People: their files, baselines, notes, and audiograms typed in from paper."""
 
-import tempfile
 from http import HTTPStatus
-from pathlib import Path
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter
 
 from earshift.clinic import history
-from earshift.clinic.audiograms import store_references, store_typed_audiogram
+from earshift.clinic.audiograms import store_typed_audiogram
 from earshift.clinic.devices import device_today
 from earshift.clinic.people import clean_identity
 from earshift.clinic.references import baseline_exam, choices
@@ -25,9 +21,6 @@ from earshift.web.identity import Examiner
 router = APIRouter(prefix="/api")
 
 PAGE = 50
-UPLOAD_KINDS = ("auto", "csv", "mie", "fhir", "nhanes")
-ROWS_SHOWN = 5  # of a file's rejected rows
-PEOPLE_SHOWN = 20  # of an import
 
 
 @router.post("/people/search")
@@ -216,50 +209,3 @@ def type_audiogram(
         today=here.today,
     )
     return views.summary(here.store, exam)
-
-
-@router.post(
-    "/imports",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            },
-        }
-    },
-)
-async def import_file(
-    request: Request,
-    here: Here,
-    user: Examiner,
-    format: Annotated[str, Query(pattern=f"^({'|'.join(UPLOAD_KINDS)})$")] = "auto",
-) -> m.Imported:
-    """Audiograms from a file: all of its rows, or none when one cannot be taken."""
-    content = await request.body()
-    if not content:
-        raise Refusal("the file is empty")
-    return await run_in_threadpool(_import, content, format, here, user.name)
-
-
-def _import(content: bytes, kind: str, here: Clinic, author: str) -> m.Imported:
-    from earshift.formats import kind_of_content, read_references
-
-    zone = here.settings.zone
-    kind = kind_of_content(content) if kind == "auto" else kind
-    with tempfile.TemporaryDirectory(prefix="earshift-import-") as folder:
-        file = Path(folder) / "upload"  # never the client's name
-        file.write_bytes(content)
-        found = read_references(file, kind, timezone=zone)
-    done = store_references(here.store, found, author=author, zone=zone)
-    if done.refused:
-        rows = "; ".join(f"row {one.row}: {one.sentence}" for one in found.rejected[:ROWS_SHOWN])
-        count = len(found.rejected)
-        raise Refusal(f"{count} rows cannot be imported, so nothing was stored: {rows}")
-    visits = {one.visit_id for one in (*done.added, *done.known)}
-    owners = {here.store.visit(number).person_id for number in sorted(visits)[:PEOPLE_SHOWN]}
-    return m.Imported(
-        added=len(done.added),
-        known=len(done.known),
-        people=views.people(here.store, [here.store.person(number) for number in sorted(owners)]),
-    )
