@@ -281,6 +281,45 @@ def test_both_ears_of_a_day_share_a_visit(run: Run, person: int) -> None:
     assert [exam["visit_id"] for exam in exams] == [1, 1, 2]
 
 
+def test_both_ears_follow_each_other_and_a_notch_needs_no_reference(
+    run: Run, person: int, db: Path
+) -> None:
+    said = run("screen", "A1", "--ear", "both", "--notch", "--simulate", "normal", "--yes")
+    assert said.count("Question: is there a notch around 3-6 kHz?") == 2
+    assert said.index("of the right ear") < said.index("of the left ear")
+    assert "P(notch)" in said
+    assert "otch around 3-6 kHz" in said
+    line = run("screen", "A1", "--ear", "both", "--notch", "--rule", "osha-sts", code=2)
+    assert "give no rule" in line
+    assert "of its own" in run("screen", "A1", "--ear", "both", "--reference", 1, code=2)
+    assert "ear must be right or left" in run("exam", "A1", "--ear", "neither", code=2)
+    # An exam that is ended early leads to the other ear; leaving leaves that one unopened.
+    typed = "y\nn\nfinish\n" + "quit\n"
+    said = run("exam", "A1", "--ear", "both", "--no-practice", typed=typed, code=NOT_FINISHED)
+    assert "of the left ear" in said
+    with Store.open(db) as store:
+        real = [one for one in store.exams(person) if one.kind == "exam"]
+        assert [(one.ear, one.state) for one in real] == [
+            ("right", "abandoned"),
+            ("left", "paused"),
+        ]
+
+
+def test_an_answer_to_silence_is_said_at_once(run: Run, person: int) -> None:
+    said = run(
+        "exam",
+        "A1",
+        "--ear",
+        "left",
+        "--no-practice",
+        "--seed",
+        3,
+        typed="y\n" * 8 + "quit\n",
+        code=NOT_FINISHED,
+    )
+    assert said.count("Nothing was presented, and it was reported as heard") == 1
+
+
 def test_an_unfinished_exam_is_not_forgotten(run: Run, person: int) -> None:
     run("exam", "A1", "--ear", "right", code=NOT_FINISHED)
     refusal = run("exam", "A1", "--ear", "right", code=2)

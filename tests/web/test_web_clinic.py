@@ -315,6 +315,25 @@ def test_a_roster_marks_leavers_only_when_asked(desk: Desk) -> None:
     assert unused["changed_total"] == 0
 
 
+def test_a_notch_is_asked_about_without_a_reference_and_is_no_test_of_change(desk: Desk) -> None:
+    person = desk.person(hired_on="2020-01-01")
+    first = desk.get("/worklist")["items"]
+    desk.test(person, 409, notch=True, rule="osha-sts")
+    desk.test(person, 409, notch=True, kind="exam")
+    exam = desk.test(person, notch=True, ears=["right"])["exams"][0]
+    done = answer_to_the_end(desk, exam["id"])
+    assert (done["state"], done["rule"], done["decision"]) == ("done", None, "no notch")
+    assert "No notch around 3-6 kHz" in done["words"]
+    assert desk.get("/worklist")["items"] == first  # still to be tested for the first time
+    assert desk.get(f"/people/{person}")["history"]["right"] == []
+    assert desk.get(f"/visits/{done['visit']}/report.html").status_code == 200
+    more = desk.post(f"/exams/{exam['id']}/continue", {}, 201)
+    assert (more["kind"], more["state"]) == ("exam", "open")
+    desk.post(f"/exams/{more['id']}/abandon", {"reason": "test"})
+    again = desk.post(f"/exams/{exam['id']}/retest", {}, 201)
+    assert (again["kind"], again["rule"]) == ("screen", None)
+
+
 # A supervised screen ----------------------------------------------------------------------------
 
 

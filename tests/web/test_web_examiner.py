@@ -265,6 +265,21 @@ def test_a_baseline_is_chosen_with_its_reason(
     expect(card.locator("#baselines")).to_contain_text("first day at work, Dr K")
 
 
+def test_after_the_first_ear_the_page_leads_to_the_second(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    person = clinic.person("Ear by Ear", "2-ears", references=())
+    screen = clinic.begin(person, ears=["right", "left"], notch=True, rule=None)
+    first, second = (one["id"] for one in screen["exams"])
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/exams/{first}")
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    expect(page.locator("#next-ear")).to_have_count(0)
+    clinic.answer(first, ear(REFERENCE))
+    page.get_by_role("link", name="Go on with the left ear").click()
+    expect(page).to_have_url(f"{address}/exams/{second}")
+
+
 def test_refusals_are_said_beside_the_button(
     page: Page, address: str, past: dict[str, str]
 ) -> None:

@@ -18,7 +18,7 @@ from earshift.cli.database import (
 from earshift.cli.desk import Desk
 from earshift.cli.people import Who
 from earshift.cli.terminal import confirmed
-from earshift.engine.refusal import Conflict
+from earshift.engine.refusal import Conflict, Refusal
 
 if TYPE_CHECKING:
     from earshift.clinic.begin import Wanted
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from earshift.records import Person
     from earshift.store import Store
 
-Ear = Annotated[str, typer.Option(help="right or left.")]
+Ear = Annotated[str, typer.Option(help="right, left or both: one after the other.")]
+BOTH = "both"
 Simulate = Annotated[
     str | None,
     typer.Option(help="Let a simulated listener of this hearing-loss class answer, to try it out."),
@@ -96,7 +97,7 @@ def exam(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a full exam of one ear, with any audiometer at hand.
+    """Run a full exam of one ear or both, with any audiometer at hand.
 
     Says which tone to present and takes the answer: y (heard), n (not heard), undo, pause, finish
     or quit. Every answer is stored before the next tone is shown. With --json every event is a line
@@ -111,7 +112,7 @@ def exam(
         )  # fmt: skip
         person = _person(store, who)
         limits = _limits(cap, yes)
-        wanted = Wanted("exam", (ear,), seed=seed, max_tones=tones, limits=limits)
+        wanted = Wanted("exam", _ears(ear), seed=seed, max_tones=tones, limits=limits)
         _begin(store, person, wanted, setting)
 
 
@@ -126,6 +127,10 @@ def screen(
         str | None,
         typer.Option(help="Ask about any change instead, with these settings: best or paper."),
     ] = None,
+    notch: Annotated[
+        bool,
+        typer.Option("--notch", help="Ask whether there is a notch around 3-6 kHz instead."),
+    ] = False,
     reference: Annotated[
         int | None,
         typer.Option(min=1, help="Exam to compare with. Default: the baseline of this ear."),
@@ -159,11 +164,14 @@ def screen(
             author_name(author), as_json,
         )  # fmt: skip
         person = _person(store, who)
+        if reference is not None and ear == BOTH:
+            raise Refusal("each ear has a reference of its own: name one with --ear right or left")
         wanted = Wanted(
             "screen",
-            (ear,),
+            _ears(ear),
             rule=rule,
             protocol=protocol,
+            notch=notch,
             references={} if reference is None else {ear: reference},
             seed=seed,
             max_tones=tones,
@@ -200,6 +208,10 @@ def resume(
         Desk(session, store.person(visit.person_id), simulate, as_json).run()
 
 
+def _ears(ear: str) -> tuple[str, ...]:
+    return ("right", "left") if ear == BOTH else (ear,)
+
+
 def _person(store: "Store", who: str) -> "Person":
     from earshift.clinic.people import find_person
 
@@ -222,7 +234,7 @@ def _limits(cap_db_hl: float, yes: bool) -> "Limits":
 
 
 def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting) -> None:
-    """Open what is wanted, in today's visit, and sit down at the desk."""
+    """Open what is wanted, in today's visit, and sit down at the desk; both ears in turn."""
     from earshift.clinic.begin import plan_test
     from earshift.clinic.people import todays_visit, unfinished
     from earshift.clinic.plan import open_exam
@@ -233,7 +245,7 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
     _check_class(setting.simulate)
     zone = as_zone(setting.timezone or local_zone())
     simulated = setting.simulate is not None
-    (plan,) = plan_test(
+    plans = plan_test(
         store,
         person.id,
         wanted,
@@ -243,8 +255,9 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         simulated=simulated,
         set_aside=setting.set_aside,
     )
-    for record in unfinished(store, person.id, plan.ear, simulated=simulated):
-        Session(store, record.id, author=setting.author).abandon("set aside for a new exam")
+    for plan in plans:
+        for record in unfinished(store, person.id, plan.ear, simulated=simulated):
+            Session(store, record.id, author=setting.author).abandon("set aside for a new exam")
     visit = todays_visit(
         store,
         person.id,
@@ -254,12 +267,13 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         device_id=setting.device_id,
         fresh=setting.new_visit,
     )
-    record = open_exam(store, visit, plan, author=setting.author)
-    practice = setting.practice and not simulated
-    session = Session(
-        store, record.id, author=setting.author, practice=practice, planned=plan.procedure
-    )
-    Desk(session, person, setting.simulate, setting.as_json).run()
+    for plan in plans:  # the second ear is opened when the first is done, so that leaving is easy
+        record = open_exam(store, visit, plan, author=setting.author)
+        practice = setting.practice and not simulated
+        session = Session(
+            store, record.id, author=setting.author, practice=practice, planned=plan.procedure
+        )
+        Desk(session, person, setting.simulate, setting.as_json).run()
 
 
 def _delivery(store: "Store", setting: _Setting, zone: str) -> "Delivery":

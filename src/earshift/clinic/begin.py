@@ -14,6 +14,7 @@ from earshift.clinic.plan import (
     checked_ear,
     open_exam,
     plan_exam,
+    plan_notch,
     plan_screen,
 )
 from earshift.devices.delivery import Delivery
@@ -34,6 +35,7 @@ class Wanted:
     ears: tuple[str, ...]
     rule: str | None = None
     protocol: str | None = None
+    notch: bool = False  # is there a notch around 3-6 kHz? Needs no reference
     references: Mapping[str, int] = field(default_factory=dict)  # exam by ear; else the baseline
     accept_unverified: bool = False  # the examiner's consent to a rule that is not verified
     seed: int | None = None
@@ -61,6 +63,8 @@ def plan_test(
         if not set_aside:
             require_none_unfinished(store, person_id, ear, simulated=simulated)
     if wanted.kind == "exam":
+        if wanted.notch:
+            raise Conflict("a notch is looked for by a screen, not by a full exam")
         most = EXAM_TONES if wanted.max_tones is None else wanted.max_tones
         return [
             plan_exam(
@@ -68,6 +72,8 @@ def plan_test(
             )
             for ear in wanted.ears
         ]
+    if wanted.notch:
+        return _plan_notches(store, person_id, wanted, delivery, device_id, simulated)
     rule = _question(wanted)
     plans = [
         plan_screen(
@@ -90,6 +96,34 @@ def plan_test(
     for plan in plans:
         _require_undecided(plan)
     return plans
+
+
+def _plan_notches(
+    store: Store,
+    person_id: int,
+    wanted: Wanted,
+    delivery: Delivery,
+    device_id: int | None,
+    simulated: bool,
+) -> list[Plan]:
+    if wanted.rule is not None or wanted.protocol is not None:
+        raise Conflict("a notch is a question of its own: give no rule and no protocol with it")
+    if wanted.references:
+        raise Conflict("a notch is looked for in today's answers alone: give no reference")
+    return [
+        plan_notch(
+            store,
+            person_id,
+            ear,
+            simulated=simulated,
+            device_id=device_id,
+            delivery=delivery,
+            limits=wanted.limits,
+            seed=wanted.seed,
+            max_tones=wanted.max_tones,
+        )
+        for ear in wanted.ears
+    ]
 
 
 def _question(wanted: Wanted) -> Rule | None:

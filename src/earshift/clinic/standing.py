@@ -24,6 +24,7 @@ from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import as_rule, judge_ear
 from earshift.engine.values import EARS, HEARING_LEVEL, RELATIVE_LEVEL
+from earshift.engine.verdict import NOTCH
 from earshift.records import DoneTest, HistoryOfTests, Standing, StoredTest, Task
 
 SIX_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0)  # 29 CFR 1910.95(h)(1)
@@ -112,6 +113,10 @@ def unreliable(test: StoredTest) -> bool:
     return test.kind == "exam" and (test.shown or {}).get("reliability") == "poor"
 
 
+def _for_a_notch(test: StoredTest) -> bool:
+    return test.kind == "screen" and test.design.get("hypotheses") == NOTCH
+
+
 @dataclass
 class _Pending:
     why: str
@@ -155,6 +160,8 @@ class _Ear:
         return self.shifts.get(test.id, "")
 
     def _take(self, test: StoredTest, day: date) -> None:
+        if _for_a_notch(test):  # nobody was asked whether anything has changed
+            return
         self.tested_on = day if self.tested_on is None else max(day, self.tested_on)
         if test.kind == "screen":
             self._take_screen(test)

@@ -327,6 +327,7 @@ class NewTest(Input):
     ears: Annotated[list[Ear], Field(min_length=1, max_length=2)]
     rule: Line | None = None
     protocol: Line | None = None
+    notch: bool = False  # instead of a rule: is there a notch around 3-6 kHz?
     device: Id | None = None
     mode: Literal["supervised", "self"] = "supervised"
     answered_by: Literal["listener", "examiner"] = "examiner"

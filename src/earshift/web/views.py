@@ -126,6 +126,8 @@ def history(
     """Thresholds and P(changed) of each ear over time."""
     points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in values.EARS}
     for exam, said in zip(exams, summaries, strict=True):
+        if exam.design.get("hypotheses") is not None:
+            continue  # a notch is a shape of today: it says nothing about change
         if exam.kind == "audiogram":
             levels = {f"{f:g}": level for f, level in exam.design["thresholds_db_hl"]}
         else:

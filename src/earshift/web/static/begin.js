@@ -15,6 +15,7 @@ const WORDS = /** @type {const} */ ([
   "otoscopy_right", "otoscopy_left", "better_ear", "protector", "room_noise",
   "examiner_certificate", "remarks",
 ]);
+const NOTCH = "notch"; // asked in place of a rule
 const names = { person: handle() };
 const form = formOf("plan");
 const known = {
@@ -28,6 +29,7 @@ const chosen = (name) => typed(new FormData(form), name);
 const ears = () => /** @type {Ear[]} */ (new FormData(form).getAll("ears"));
 const device = () => known.devices.find((each) => each.id === chosen("device")) ?? null;
 const isScreen = () => chosen("kind") === "screen";
+const isNotch = () => isScreen() && chosen("rule") === NOTCH;
 
 async function load() {
   const [person, rules, devices] = await Promise.all([
@@ -37,7 +39,11 @@ async function load() {
   ]);
   Object.assign(known, { rules, devices, references: person.references });
   setHeading(t("begin.heading_of", { name: nameOf(person) }));
-  fill(byId("rule"), rules.map((rule) => el("option", { value: rule.name }, word("rule", rule.name))));
+  fill(
+    byId("rule"),
+    rules.map((rule) => el("option", { value: rule.name }, word("rule", rule.name))),
+    el("option", { value: NOTCH }, t("begin.notch")),
+  );
   byId("device").append(...devices.map((each) => el("option", { value: each.id }, each.name)));
   refresh();
 }
@@ -47,7 +53,8 @@ function refresh() {
   const one = device();
   byId("of-screen").hidden = !isScreen();
   showRule();
-  if (isScreen()) fill(byId("references"), ears().map((ear) => referenceField(ear, one)));
+  const compared = isScreen() && !isNotch();
+  fill(byId("references"), compared ? ears().map((ear) => referenceField(ear, one)) : []);
   fill(byId("device-state"), one ? deviceLines(one) : []);
   byId("of-levels").hidden = one !== null && one.unit !== "dB HL";
   offerOnlyPossible(one);
@@ -58,6 +65,7 @@ function refresh() {
 function showRule() {
   const rule = known.rules.find((each) => each.name === chosen("rule"));
   byId("unverified").hidden = !rule?.unverified;
+  if (isNotch()) fill(byId("rule-text"), t("begin.notch_text"));
   if (!rule) return;
   const text = t("begin.rule_text", { text: rule.text, source: rule.source });
   fill(byId("rule-text"), [text, rule.unverified].filter(Boolean).join(" "));
@@ -170,7 +178,8 @@ function plan() {
   return {
     kind: isScreen() ? "screen" : "exam",
     ears: ears(),
-    rule: isScreen() ? chosen("rule") : null,
+    rule: isScreen() && !isNotch() ? chosen("rule") : null,
+    notch: isNotch(),
     protocol: null,
     device: chosen("device") || null,
     mode: chosen("mode") === "self" ? "self" : "supervised",
@@ -180,7 +189,7 @@ function plan() {
     accept_calibration: inputOf("accept_calibration").checked,
     accept_unverified: inputOf("accept_unverified").checked && !byId("unverified").hidden,
     practice: inputOf("practice").checked,
-    reference: isScreen() ? references() : null,
+    reference: isScreen() && !isNotch() ? references() : null,
   };
 }
 
