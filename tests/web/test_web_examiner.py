@@ -276,7 +276,7 @@ def test_after_the_first_ear_the_page_leads_to_the_second(
     expect(page.get_by_role("button", name="Undo")).to_be_visible()
     expect(page.locator("#next-ear")).to_have_count(0)
     clinic.answer(first, ear(REFERENCE))
-    page.get_by_role("link", name="Go on with the left ear").click()
+    page.get_by_role("link", name="Continue with the left ear").click()
     expect(page).to_have_url(f"{address}/exams/{second}")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,7 +37,7 @@ BODY: dict[str, Any] = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-Kind = Literal["auto", "csv", "mie", "fhir", "nhanes"]
+Kind = Annotated[str, Field(pattern="^(auto|csv|mie|fhir|nhanes)$")]
 
 
 class How(BaseModel):
@@ -77,7 +77,7 @@ def _on_disk(content: bytes) -> Iterator[Path]:
 
 
 @router.post("/imports/columns", openapi_extra=BODY)
-def columns(content: Content, here: Here, user: Examiner, roster: bool = False) -> im.FileColumns:
+def columns(user: Examiner, content: Content, here: Here, roster: bool = False) -> im.FileColumns:
     """The columns of a table, and what each is read as; of other files there are none."""
     from earshift.formats import kind_of_content, sheets
     from earshift.formats import roster as rosters
@@ -98,7 +98,7 @@ def columns(content: Content, here: Here, user: Examiner, roster: bool = False) 
 
 @router.post("/imports", openapi_extra=BODY)
 def import_file(
-    content: Content, how: Annotated[How, Query()], here: Here, user: Examiner
+    user: Examiner, content: Content, how: Annotated[How, Query()], here: Here
 ) -> im.Imported:
     """Audiograms from a file: all of its rows, or none when one cannot be taken.
 
@@ -173,7 +173,7 @@ class HowRoster(BaseModel):
 
 @router.post("/imports/roster", openapi_extra=BODY)
 def import_roster(
-    content: Content, how: Annotated[HowRoster, Query()], here: Here, user: Examiner
+    user: Examiner, content: Content, how: Annotated[HowRoster, Query()], here: Here
 ) -> im.RosterChanges:
     """Employees from a table: new ones are added, known ones brought up to date, or just shown."""
     from earshift.formats.references import pairs
