@@ -443,6 +443,23 @@ def test_an_audiometer_and_its_calibration(run: Run, person: int, db: Path) -> N
     )
 
 
+def test_the_usual_device_is_used_and_an_unknown_comparison_is_said(
+    run: Run, referred: int, db: Path
+) -> None:
+    run("device", "add", "--name", "booth", "--transducer", "insert")
+    said = run("screen", "A1", "--ear", "left", "--no-practice", typed="quit\n", code=NOT_FINISHED)
+    assert "even one of 20 dB" in said
+    assert "register the device" in said
+    assert run("device", "default", 1) == "Tests use device 1\n"
+    begun = ["--no-practice", "--set-aside", "--new-visit"]
+    run("screen", "A1", "--ear", "left", *begun, typed="quit\n", code=NOT_FINISHED)
+    run("screen", "A1", "--ear", "left", "--device", 0, *begun, typed="quit\n", code=NOT_FINISHED)
+    with Store.open(db) as store:
+        visits = [store.visit(one.visit_id).device_id for one in store.exams(referred)][-3:]
+    assert visits == [None, 1, None]
+    assert "there is no device 7" in run("device", "default", 7, code=2)
+
+
 def test_a_device_is_used_as_the_browser_would_use_it(run: Run, referred: int, db: Path) -> None:
     run("device", "add", "--name", "booth 2")
     given = ("device", "calibrated", 1, "--laboratory", "Lab", "--coupler", "IEC 60318-4")

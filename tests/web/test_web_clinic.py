@@ -334,6 +334,44 @@ def test_a_notch_is_asked_about_without_a_reference_and_is_no_test_of_change(des
     assert (again["kind"], again["rule"]) == ("screen", None)
 
 
+def test_the_usual_device_and_the_last_test_fill_the_form_in(desk: Desk) -> None:
+    person = desk.person()
+    assert desk.get(f"/people/{person}")["last_test"] is None
+    desk.reference(person)
+    device = desk.post("/devices", {"name": "booth", "transducer": "insert"}, 201)
+    assert (device["default"], device["in_order"]) == (False, False)
+    assert [one["name"] for one in desk.get("/worklist")["devices"]] == ["booth"]
+    for _ in range(2):
+        assert desk.post(f"/devices/{device['id']}/default", {"default": True})["default"]
+    desk.test(person, device=device["id"], rule="niosh-15")
+    last = desk.get(f"/people/{person}")["last_test"]
+    assert last["on"] == f"{local_today(ZONE)}"
+    assert (last["kind"], last["ears"], last["rule"]) == ("screen", ["right"], "niosh-15")
+    assert (last["device"], last["answered_by"]) == (device["id"], "examiner")
+    assert not desk.post(f"/devices/{device['id']}/default", {"default": False})["default"]
+
+
+def test_a_comparison_across_unknown_devices_is_said_before_with_its_remedy(desk: Desk) -> None:
+    person = desk.person()
+    typed = desk.reference(person)["id"]
+    said = desk.get(f"/people/{person}/comparison")
+    assert "even one of 20 dB" in said[typed]
+    assert "register the device" in said[typed]
+    bare = desk.post("/devices", {"name": "booth"}, 201)["id"]
+    assert "record the calibration" in desk.get(f"/people/{person}/comparison?device={bare}")[typed]
+    good = desk.calibrated()
+    assert (
+        "a full exam on today's device"
+        in (desk.get(f"/people/{person}/comparison?device={good}")[typed])
+    )
+    desk.checked(good)
+    answer = {"device": good, "kind": "exam", "ears": ["right"]}
+    exam = desk.test(person, **answer)["exams"][0]
+    answer_to_the_end(desk, exam["id"])
+    said = desk.get(f"/people/{person}/comparison?device={good}")
+    assert list(said) == [typed]  # the exam on this device is known well enough
+
+
 # A supervised screen ----------------------------------------------------------------------------
 
 

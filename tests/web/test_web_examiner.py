@@ -280,6 +280,30 @@ def test_after_the_first_ear_the_page_leads_to_the_second(
     expect(page).to_have_url(f"{address}/exams/{second}")
 
 
+def test_who_was_here_before_hears_a_tone_after_two_clicks(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    person = clinic.person("Rita Returning", "again", references=("right", "left"))
+    booth = clinic.post("/api/devices", {"name": "booth R", "transducer": "insert"})["id"]
+    before = clinic.begin(person, ears=["right", "left"], rule="niosh-15", device=booth)
+    for exam in before["exams"]:
+        clinic.answer(exam["id"], ear(REFERENCE))
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/worklist")
+    page.get_by_role("row", name="Rita Returning").get_by_role("link", name="Test as last").click()
+    expect(page.locator("#as-last")).to_be_visible()
+    expect(page.get_by_label("Rule for change")).to_have_value("niosh-15")
+    expect(page.get_by_label("Device", exact=True)).to_have_value(booth)
+    expect(page.locator("#warnings")).to_contain_text("even one of 20 dB")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".tone")).to_contain_text("Hz")
+    # The next form on this workstation is filled in the same way, also for somebody new.
+    new = clinic.person("Nora New", "new-here")
+    page.goto(f"{address}/people/{new}/test")
+    expect(page.get_by_label("Device", exact=True)).to_have_value(booth)
+    expect(page.locator("#as-last")).to_be_hidden()
+
+
 def test_refusals_are_said_beside_the_button(
     page: Page, address: str, past: dict[str, str]
 ) -> None:

@@ -540,6 +540,8 @@ CALLERS = {
     "POST /api/people/{person}/correct": USERS,
     "POST /api/people/{person}/baseline": USERS,
     "GET /api/people/{person}/monitoring": USERS,
+    "GET /api/people/{person}/comparison": USERS,
+    "POST /api/devices/{device}/default": USERS,
     "POST /api/people/{person}/notes": USERS,
     "POST /api/people/{person}/audiograms": USERS,
     "POST /api/people/{person}/tests": USERS,

@@ -22,6 +22,7 @@ from earshift.engine.refusal import Conflict, Refusal
 
 if TYPE_CHECKING:
     from earshift.clinic.begin import Wanted
+    from earshift.clinic.plan import Plan
     from earshift.devices.delivery import Delivery
     from earshift.engine.limits import Limits
     from earshift.records import Person
@@ -39,7 +40,16 @@ Cap = Annotated[
 OwnSeed = Annotated[
     int | None, typer.Option(min=0, help="Seed of all random numbers. Default: a new one.")
 ]
-Device = Annotated[int | None, typer.Option(min=1, help="Id of the audiometer in the database.")]
+Device = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        envvar="EARSHIFT_DEVICE",
+        show_envvar=False,
+        help="Id of the audiometer in the database. Default: EARSHIFT_DEVICE, else the site's "
+        "(`earshift device default`); 0 is none.",
+    ),
+]
 AcceptCalibration = Annotated[
     bool,
     typer.Option(
@@ -107,8 +117,8 @@ def exam(
 
     with opened(db) as store:
         setting = _Setting(
-            practice, device, accept_calibration, new_visit, set_aside, simulate, timezone,
-            author_name(author), as_json,
+            practice, _device(store, device, simulate), accept_calibration, new_visit, set_aside,
+            simulate, timezone, author_name(author), as_json,
         )  # fmt: skip
         person = _person(store, who)
         limits = _limits(cap, yes)
@@ -160,8 +170,8 @@ def screen(
 
     with opened(db) as store:
         setting = _Setting(
-            practice, device, accept_calibration, new_visit, set_aside, simulate, timezone,
-            author_name(author), as_json,
+            practice, _device(store, device, simulate), accept_calibration, new_visit, set_aside,
+            simulate, timezone, author_name(author), as_json,
         )  # fmt: skip
         person = _person(store, who)
         if reference is not None and ear == BOTH:
@@ -206,6 +216,16 @@ def resume(
         require_by_hand(session.record)
         session.resume()
         Desk(session, store.person(visit.person_id), simulate, as_json).run()
+
+
+def _device(store: "Store", given: int | None, simulate: str | None) -> int | None:
+    """The audiometer in use: as given, else the site's usual one if it is operated by hand."""
+    from earshift.clinic.devices import default_device
+
+    if given is not None:
+        return given or None
+    usual = None if simulate is not None else default_device(store)
+    return None if usual is None or store.device(usual).fingerprint else usual
 
 
 def _ears(ear: str) -> tuple[str, ...]:
@@ -255,6 +275,8 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         simulated=simulated,
         set_aside=setting.set_aside,
     )
+    for caution in _comparison_cautions(store, plans, setting, zone):
+        typer.secho(f"earshift: {caution}", fg="yellow", err=True)
     for plan in plans:
         for record in unfinished(store, person.id, plan.ear, simulated=simulated):
             Session(store, record.id, author=setting.author).abandon("set aside for a new exam")
@@ -274,6 +296,29 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
             store, record.id, author=setting.author, practice=practice, planned=plan.procedure
         )
         Desk(session, person, setting.simulate, setting.as_json).run()
+
+
+def _comparison_cautions(
+    store: "Store", plans: "list[Plan]", setting: _Setting, zone: str
+) -> list[str]:
+    """What to know before a screen compares with a device that nobody vouches for."""
+    from earshift.clinic.devices import comparison_caution
+    from earshift.days import today
+
+    if setting.simulate is not None:
+        return []
+    found = [
+        comparison_caution(
+            store,
+            store.exam(plan.reference_exam_id),
+            setting.device_id,
+            plan.delivery.relative,
+            today(zone),
+        )
+        for plan in plans
+        if plan.reference_exam_id is not None
+    ]
+    return list(dict.fromkeys(words for words in found if words is not None))
 
 
 def _delivery(store: "Store", setting: _Setting, zone: str) -> "Delivery":

@@ -17,12 +17,15 @@ from earshift.clinic.plan import (
     plan_notch,
     plan_screen,
 )
+from earshift.days import local_day
 from earshift.devices.delivery import Delivery
 from earshift.engine.limits import Limits
 from earshift.engine.protocol import PROTOCOLS
 from earshift.engine.refusal import Conflict
 from earshift.engine.rules import RULES, Rule, unverified_note
 from earshift.engine.screen import Screen
+from earshift.engine.values import EARS
+from earshift.engine.verdict import NOTCH
 from earshift.records import ExamRecord
 from earshift.store import Store
 
@@ -41,6 +44,42 @@ class Wanted:
     seed: int | None = None
     max_tones: int | None = None
     limits: Limits | None = None  # else the delivery's own
+
+
+@dataclass(frozen=True)
+class LastTest:
+    """How somebody was tested last, to be tested so again."""
+
+    on: date
+    kind: str
+    ears: tuple[str, ...]
+    rule: str | None
+    notch: bool
+    device_id: int | None
+    mode: str
+    answered_by: str
+
+
+def last_test(store: Store, person_id: int) -> LastTest | None:
+    """The newest visit with tones of a real person: what was asked, of which ears, and how."""
+    exams = [one for one in store.exams(person_id) if one.kind != "audiogram"]
+    for exam in reversed(exams):
+        visit = store.visit(exam.visit_id)
+        if visit.mode == "simulated":
+            continue
+        of_visit = [one for one in exams if one.visit_id == visit.id and one.kind == exam.kind]
+        rules = exam.design.get("rules") or [exam.design.get("rule")]
+        return LastTest(
+            on=local_day(visit.started_at, visit.zone),
+            kind=exam.kind,
+            ears=tuple(ear for ear in EARS if any(one.ear == ear for one in of_visit)),
+            rule=(rules[0] or {}).get("name"),
+            notch=exam.design.get("hypotheses") == NOTCH,
+            device_id=visit.device_id,
+            mode=visit.mode,
+            answered_by=Delivery.from_dict(exam.delivery).answered_by,
+        )
+    return None
 
 
 def plan_test(

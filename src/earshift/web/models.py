@@ -178,7 +178,21 @@ class ReferenceChoices(Answer):
     ears: dict[str, list[ReferenceChoice]]
 
 
+class LastTest(Answer):
+    """How somebody was tested last, to be tested so again."""
+
+    on: date
+    kind: str
+    ears: list[str]
+    rule: str | None
+    notch: bool
+    device: str | None
+    mode: str
+    answered_by: str
+
+
 class PersonFile(Person):
+    last_test: LastTest | None
     next_due: date | None  # of the next full audiogram; null: an ear has none yet
     others: list[Person]  # other records of the same person
     exams: list[ExamSummary]
@@ -243,6 +257,10 @@ class NewCheck(Input):
     deviations_db: dict[Ear, ByFrequency]
 
 
+class DefaultDevice(Input):
+    default: bool = True
+
+
 class CalibrationShown(Answer):
     state: str
     done_on: date | None
@@ -270,6 +288,8 @@ class Device(Answer):
     calibration: CalibrationShown
     daily_check: DailyCheck
     blocked: str | None
+    default: bool  # what the site uses unless another is chosen
+    in_order: bool
     warnings: list[str]  # what the examiner should know before a test today
 
 

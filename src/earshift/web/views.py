@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from earshift import records
-from earshift.clinic.devices import device_today
+from earshift.clinic.devices import default_device, device_today
 from earshift.clinic.practice import PROBLEMS
 from earshift.clinic.session import CATCH_EVERY, Session
 from earshift.clinic.view import ExamView, KnownProbabilities, TrialView, p_changed_by_tone
@@ -401,5 +401,7 @@ def device(store: Store, one: records.Device, today: date) -> m.Device:
         ),
         daily_check=m.DailyCheck(state=now.daily_check, on=now.checked_on),
         blocked=now.blocked,
+        default=one.id == default_device(store),
+        in_order=not now.needs_attention,
         warnings=list(now.warnings),
     )

@@ -6,7 +6,8 @@ from fastapi import APIRouter
 
 from earshift.clinic import history
 from earshift.clinic.audiograms import store_typed_audiogram
-from earshift.clinic.devices import device_today
+from earshift.clinic.begin import last_test
+from earshift.clinic.devices import comparison_caution, device_today
 from earshift.clinic.people import clean_identity
 from earshift.clinic.references import baseline_exam, choices
 from earshift.clinic.worklist import next_due
@@ -55,6 +56,7 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
     return m.PersonFile(
         **views.person(here.store, found).model_dump(),
         next_due=next_due(here.store, found.id),
+        last_test=_last_test(here, found.id),
         others=views.people(here.store, here.store.merged_into(found.id)),
         exams=summaries,
         baselines={ear: _baseline(here, found.id, ear) for ear in EARS},
@@ -62,6 +64,40 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
         notes=[m.NoteShown.model_validate(note) for note in here.store.notes(found.id)],
         history=views.history(here.store, [e for e, _ in real], [s for _, s in real]),
     )
+
+
+def _last_test(here: Clinic, person_id: int) -> m.LastTest | None:
+    found = last_test(here.store, person_id)
+    if found is None:
+        return None
+    number = found.device_id
+    device = None if number is None else here.store.handle("devices", number)
+    return m.LastTest(**{**vars(found), "ears": list(found.ears)}, device=device)
+
+
+@router.get("/people/{person}/comparison")
+def comparison(
+    person: m.Id, here: Here, user: Examiner, device: m.Id | None = None
+) -> dict[str, str]:
+    """What to know before a screen on this device, by the exam it would be compared with."""
+    found = here.person(person)
+    here.viewed(user, f"people:{found.id}")
+    today = here.today
+    now = None if device is None else device_today(here.store, here.device(device), today)
+    relative = now is not None and now.unit == RELATIVE_LEVEL
+    number = None if now is None else now.device.id
+    own = number if relative else None
+    usable = [
+        choice.record
+        for ear in EARS
+        for choice in choices(here.store, found.id, ear, relative_device=own)
+        if choice.reason is None
+    ]
+    cautions = {
+        one.id: comparison_caution(here.store, one, number, relative, today) for one in usable
+    }
+    handles = here.store.handles("exams", list(cautions))
+    return {handles[exam]: words for exam, words in cautions.items() if words is not None}
 
 
 def _references(here: Clinic, person_id: int) -> list[m.ReferenceChoices]:
