@@ -1,5 +1,6 @@
 """The clinic's and the listener's routes, on a real app over a real database."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -468,6 +469,27 @@ def test_what_was_answered_elsewhere_is_asked_from_there(
         for trial in app_store.trials(app_store.behind("exams", exam["id"]))
     ]
     assert len(asked) >= 3
+
+
+def test_a_screen_begun_with_the_first_version_is_finished_here_and_says_so(
+    desk: Desk, app_store: Store
+) -> None:
+    begun = app_store.exam(app_store.behind("exams", desk.supervised()["exams"][0]["id"]))
+    design = {name: value for name, value in begun.design.items() if name != "engine"}
+    old = app_store.open_exam(
+        begun.visit_id,
+        author="bob",
+        ear="right",
+        kind="screen",
+        design=design,
+        engine_version="0.1.0",
+        reference_exam_id=begun.reference_exam_id,
+        delivery=begun.delivery,
+    )
+    exam = app_store.handle("exams", old.id)
+    done = answer_to_the_end(desk, exam)
+    assert done["decision"] in ("unchanged", "changed")
+    assert "started with version 0.1.0" in json.dumps(desk.get(f"/exams/{exam}"))
 
 
 class Looks:
