@@ -444,7 +444,7 @@ def test_an_audiometer_and_its_calibration(run: Run, person: int, db: Path) -> N
 
 
 def test_the_usual_device_is_used_and_an_unknown_comparison_is_said(
-    run: Run, referred: int, db: Path
+    run: Run, referred: int, db: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run("device", "add", "--name", "booth", "--transducer", "insert")
     said = run("screen", "A1", "--ear", "left", "--no-practice", typed="quit\n", code=NOT_FINISHED)
@@ -458,6 +458,10 @@ def test_the_usual_device_is_used_and_an_unknown_comparison_is_said(
         visits = [store.visit(one.visit_id).device_id for one in store.exams(referred)][-3:]
     assert visits == [None, 1, None]
     assert "there is no device 7" in run("device", "default", 7, code=2)
+    monkeypatch.setenv("EARSHIFT_DEVICE", "7")
+    assert "there is no device 7" in run("exam", "A1", "--ear", "right", code=2)
+    monkeypatch.setenv("EARSHIFT_DEVICE", "booth")
+    assert "must be the id of a device" in run("exam", "A1", "--ear", "right", code=2)
 
 
 def test_a_device_is_used_as_the_browser_would_use_it(run: Run, referred: int, db: Path) -> None:

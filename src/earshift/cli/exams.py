@@ -1,5 +1,6 @@
 """Exams and screens of one ear, with any audiometer at hand."""
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -44,8 +45,6 @@ Device = Annotated[
     int | None,
     typer.Option(
         min=0,
-        envvar="EARSHIFT_DEVICE",
-        show_envvar=False,
         help="Id of the audiometer in the database. Default: EARSHIFT_DEVICE, else the site's "
         "(`earshift device default`); 0 is none.",
     ),
@@ -219,9 +218,17 @@ def resume(
 
 
 def _device(store: "Store", given: int | None, simulate: str | None) -> int | None:
-    """The audiometer in use: as given, else the site's usual one if it is operated by hand."""
+    """The audiometer in use: as given, else this workstation's, else the site's usual one.
+
+    The site's is not used where it plays in a browser.
+    """
     from earshift.clinic.devices import default_device
 
+    here = os.environ.get("EARSHIFT_DEVICE", "").strip()
+    if given is None and here:
+        if not (here.isascii() and here.isdigit() and len(here) < 10):
+            raise Refusal("EARSHIFT_DEVICE must be the id of a device", got=here)
+        given = int(here)
     if given is not None:
         return given or None
     usual = None if simulate is not None else default_device(store)
