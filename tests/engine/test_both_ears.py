@@ -393,7 +393,7 @@ def test_a_verdict_speaks_of_the_person_and_of_either_ear(references: dict[str, 
     assert verdict.right.decision == "unchanged"
     assert verdict.tones == verdict.right.tones + verdict.left.tones == len(screen.trials)
     assert verdict.to_dict()["left"]["decision"] == "changed"
-    assert "left: The OSHA standard threshold shift rule is met" in str(verdict)
+    assert "Left ear: average at 2-4 kHz is" in str(verdict)
 
 
 def test_a_reference_that_determines_nothing_leaves_the_person_not_determinable() -> None:
@@ -580,3 +580,46 @@ def test_a_population_says_nothing_of_what_the_other_ear_might_hear() -> None:
     screen = es.Screen({"right": norm, "left": norm}, ears="both", protocol="best")
     screen.tell(es.Tone(1000.0, 90.0, "right"), False)
     assert "cross-hearing not checked" in str(screen.verdict().right)
+
+
+# One model of a person ---------------------------------------------------------------------------
+
+
+def test_answers_of_one_ear_move_what_is_expected_of_the_other() -> None:
+    screen = es.Screen(ears="both", hypotheses="notch", seed=1)
+    before = screen.thresholds([2000.0], ear="left")[0].level_db_hl
+    for level in (30.0, 45.0, 60.0):
+        screen.tell(es.Tone(2000.0, level, ear="right"), heard=False)
+    assert screen.thresholds([2000.0], ear="left")[0].level_db_hl > before + 5.0
+
+
+def test_the_other_ear_tells_a_device_from_an_ear() -> None:
+    """Both ears hear through one device: one that hears as before clears the device."""
+    then = es.Audiogram(dict.fromkeys((500, 1000, 2000, 3000, 4000, 6000, 8000), 20.0), sd_db=3.0)
+    settings = es.RuleSettings(device_offset_sd_db=6.0)
+    found = {}
+    for ears, reference in (("both", {"right": then, "left": then}), (None, then)):
+        screen = es.Screen(reference, ears=ears, rule="osha-sts", settings=settings, seed=1)
+        ear = "right" if ears else None
+        for hz in (2000.0, 3000.0, 4000.0, 1000.0):
+            screen.tell(es.Tone(hz, 30.0, ear=ear), heard=False)
+            screen.tell(es.Tone(hz, 45.0, ear=ear), heard=True)
+            if ears:
+                screen.tell(es.Tone(hz, 20.0, ear="left"), heard=True)
+                screen.tell(es.Tone(hz, 10.0, ear="left"), heard=False)
+        found[ears] = (screen.of("right") if ears else screen).log_bf
+    assert found["both"] > found[None] + 1.0
+
+
+def test_audiograms_of_both_ears_are_read_together() -> None:
+    """Of an ear with one reading the other ear's audiogram says the rest."""
+    hz = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
+    one = es.Audiogram({1000.0: 20.0})
+    medians = [
+        es.Screen(
+            {"right": one, "left": es.Audiogram(dict(zip(hz, levels, strict=True)))},
+            ears="both", rule="osha-sts", allow_unverified=True, seed=1,
+        ).reference_thresholds([4000.0], ear="right")[0].level_db_hl
+        for levels in ((20, 20, 20, 20, 20, 20, 20), (20, 20, 30, 50, 60, 60, 60))
+    ]  # fmt: skip
+    assert medians[1] > medians[0] + 10.0

@@ -1,5 +1,6 @@
 """The clinic's and the listener's routes, on a real app over a real database."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
@@ -371,6 +372,27 @@ def test_what_was_answered_elsewhere_is_asked_from_there(
     assert len(asked) >= 3
 
 
+def test_a_screen_begun_with_the_first_version_is_finished_here_and_says_so(
+    desk: Desk, app_store: Store
+) -> None:
+    begun = app_store.exam(app_store.behind("exams", desk.supervised()["exams"][0]["id"]))
+    design = {name: value for name, value in begun.design.items() if name != "engine"}
+    old = app_store.open_exam(
+        begun.visit_id,
+        author="bob",
+        ear="right",
+        kind="screen",
+        design=design,
+        engine_version="0.1.0",
+        reference_exam_id=begun.reference_exam_id,
+        delivery=begun.delivery,
+    )
+    exam = app_store.handle("exams", old.id)
+    done = answer_to_the_end(desk, exam)
+    assert done["decision"] in ("unchanged", "changed")
+    assert "started with version 0.1.0" in json.dumps(desk.get(f"/exams/{exam}"))
+
+
 class Looks:
     """Counts the transactions on a store, reading and writing ones apart."""
 
@@ -609,7 +631,11 @@ def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
     for exam in test["exams"]:
         assert desk.get(f"/exams/{exam['id']}")["decision"] == "unchanged"
     desk.post(f"/visits/{test['visit']}/release", {"released": True}, 204)
-    assert "is not met" in listener.call()["released"][0]["words"]
+    released = listener.call()["released"][0]
+    assert released["words"].startswith("Right ear: average at 2-4 kHz is")
+    assert released["headline"] == "Your right ear hears as before"
+    assert "1 in" in " ".join(released["plain"])
+    assert released["tested_hz"]
     desk.post(f"/visits/{test['visit']}/release", {"released": False}, 204)
     shown = listener.call()
     assert shown["released"] is None

@@ -17,7 +17,6 @@ from earshift.engine.domain import Domain
 from earshift.engine.norms import Norm
 from earshift.engine.persons import reference as known_from
 from earshift.engine.persons.design import Design
-from earshift.engine.persons.evidence import OtherEar
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
 from earshift.engine.persons.population import AUDIOMETRIC_HZ
 from earshift.engine.persons.posterior import TIE, Posterior
@@ -42,7 +41,6 @@ class Listening:
         trials: answered tones, in order.
         catches: answers to silent trials, True for "heard".
         presses: of the button, when nothing was to be answered.
-        other_ear: what the other ear's tones say of the listener, where it is asked separately.
     """
 
     def __init__(self, design: Design) -> None:
@@ -50,7 +48,6 @@ class Listening:
         self.trials: tuple[Trial, ...] = ()
         self.catches: tuple[bool, ...] = ()
         self.presses = 0
-        self.other_ear = OtherEar()
         self._known: Posterior | None = None
 
     def fork(self) -> Self:
@@ -62,7 +59,7 @@ class Listening:
         """What all answers say."""
         # The newest alone is kept: an earlier one is a fold away.
         self._known = Posterior.assess(
-            self.design, self.trials, self.catches, self.presses, self._known, self.other_ear
+            self.design, self.trials, self.catches, self.presses, self._known
         )
         return self._known
 
@@ -70,8 +67,8 @@ class Listening:
     def reliability(self) -> str:
         """good, fair or poor: whether the answers follow the tones, and those to silence."""
         posterior = self.posterior
-        tones = len(self.trials) + self.other_ear.tones
-        grades = [posterior.reliability, reliability(self.catches, self.presses, tones)]
+        silence = reliability(self.catches, self.presses, len(self.trials))
+        grades = [posterior.reliability, silence]
         if not posterior.converged:
             grades.append("fair")
         return min(grades, key=GRADES.index)
@@ -131,7 +128,22 @@ class Examined(Protocol):
     @property
     def domain(self) -> Domain: ...
 
+    @property
+    def ears(self) -> str | None: ...
+
+    @property
+    def trials(self) -> tuple[Trial, ...]: ...
+
     def earlier(self, nodes_hz: tuple[float, ...]) -> Earlier: ...
+
+
+def _readings(audiogram: Audiogram) -> known_from.Readings:
+    return known_from.Readings(
+        audiogram.thresholds_db_hl,
+        audiogram.no_response_db_hl,
+        audiogram.sd_db,
+        audiogram.method_offset_db,
+    )
 
 
 def earlier_of(
@@ -139,13 +151,8 @@ def earlier_of(
 ) -> Earlier:
     """What a reference says of an ear's thresholds and spread at the nodes."""
     if isinstance(reference, Audiogram):
-        return known_from.from_audiogram(
-            reference.thresholds_db_hl,
-            nodes_hz,
-            no_response_db=reference.no_response_db_hl,
-            reading_sd_db=reference.sd_db,
-            method_offset_db=reference.method_offset_db,
-            level_offset_sd_db=level_offset_sd_db(domain),
+        return known_from.from_audiograms(
+            [_readings(reference)], nodes_hz, level_offset_sd_db=level_offset_sd_db(domain)
         )
     if isinstance(reference, Norm):
         return known_from.from_norm(
@@ -157,6 +164,33 @@ def earlier_of(
             f"{', '.join(domain.names)}: they must be the same"
         )
     return reference.earlier(nodes_hz)
+
+
+def earlier_of_both(
+    one: Examined | Audiogram | Norm,
+    other: Examined | Audiogram | Norm,
+    nodes_hz: tuple[float, ...],
+    domain: Domain,
+) -> Earlier:
+    """What the references of two ears say of a person, in this order of the ears.
+
+    Of audiograms, and of one exam of both ears, together.
+    """
+    if isinstance(one, Audiogram) and isinstance(other, Audiogram):
+        return known_from.from_audiograms(
+            [_readings(one), _readings(other)],
+            nodes_hz,
+            level_offset_sd_db=level_offset_sd_db(domain),
+        )
+    known = [earlier_of(each, nodes_hz, domain) for each in (one, other)]
+    if (
+        not isinstance(one, Audiogram | Norm)
+        and not isinstance(other, Audiogram | Norm)
+        and one.ears == other.ears == "both"
+        and one.trials == other.trials
+    ):
+        return known_from.together(*known)
+    return known_from.joined(*known)
 
 
 @lru_cache(maxsize=32)
@@ -174,7 +208,7 @@ def folded(
 
 
 def levels_at(earlier: Earlier, frequencies_hz: Sequence[float]) -> Array:
-    """Median earlier thresholds of one ear in dB, on the line between the nodes."""
+    """Median earlier thresholds of the first ear in dB, on the line between the nodes."""
     octaves = np.log2(np.asarray(frequencies_hz, dtype=float))
     nodes = np.log2(np.array(earlier.nodes_hz))
     return np.asarray(np.interp(octaves, nodes, earlier.medians()[0]))

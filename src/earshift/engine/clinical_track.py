@@ -5,21 +5,25 @@ run of tones serves several rules.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.engine.amount import Amount
 from earshift.engine.clinical import (
     Listening,
     as_model_units,
     earlier_of,
+    earlier_of_both,
     levels_at,
     newcomer,
     nodes_for,
 )
 from earshift.engine.cross_hearing import crossing_level
+from earshift.engine.domain import Domain
 from earshift.engine.obstacles import unjudgeable
 from earshift.engine.persons.cloud import PERSONS
 from earshift.engine.persons.design import Design, Stopping
@@ -133,12 +137,28 @@ def _not_offered(setup: Circumstances, frequencies_hz: Sequence[float]) -> dict[
     }
 
 
+def _earlier(
+    references: Sequence[Reference | None], nodes_hz: tuple[float, ...], domain: Domain
+) -> Earlier | None:
+    """The tested ears as their references know them; None where there are none."""
+    given = [one for one in references if one is not None]
+    if not given:
+        return None
+    if len(given) == 1:
+        return earlier_of(given[0], nodes_hz, domain)
+    return earlier_of_both(given[0], given[1], nodes_hz, domain)
+
+
 class ClinicalTrack(Track):
     """One ear under the model of persons.
 
+    Where both ears are tested its persons have both, and all answers of the sitting count: the ears
+    share their listener, the equipment, and what the population says of two ears of one head. This
+    track's ear is the first of its persons' ears, so that both ears are treated alike.
+
     Attributes:
         asking: what is asked, one or several at once; the first is the one that is spoken of.
-        earlier: the ear as its reference knows it; None where there is none.
+        earlier: the tested ears as their references know them, this one first; or None.
     """
 
     def __init__(
@@ -146,14 +166,15 @@ class ClinicalTrack(Track):
         rules: Sequence[Rule],
         settings: RuleSettings | NotchSettings,
         setup: Circumstances,
-        reference: Reference | None,
+        references: Mapping[str | None, Reference | None],
         max_tones: int,
     ) -> None:
+        """`references` are of all tested ears, this one first."""
         super().__init__(setup, max_tones)
         self.settings = settings
         domain = setup.domain
         nodes = nodes_for([f for rule in rules for f in rule.frequencies_hz])
-        self.earlier = None if reference is None else earlier_of(reference, nodes, domain)
+        self.earlier = _earlier(tuple(references.values()), nodes, domain)
         each = [_rule_asking(rule, setup, self.earlier) for rule in rules]
         self.asking = tuple(each) or (_notch_asking(setup),)
         offset = settings.device_offset_sd_db
@@ -166,7 +187,7 @@ class ClinicalTrack(Track):
         steering = range(len(asked), len(every)) if apparent else range(len(asked))
         self._number = {id(one): number for number, one in enumerate(every)}
         self._apparent = {key: len(asked) + number for number, key in enumerate(apparent)}
-        prior: Prior = newcomer(domain, nodes)
+        prior: Prior = newcomer(domain, nodes, len(references))
         if self.earlier is not None:
             prior = Returning(self.earlier, offset)
         self.listening = Listening(
@@ -180,34 +201,25 @@ class ClinicalTrack(Track):
                 persons=PERSONS if len(every) <= 2 else PERSONS_OF_MANY,
                 steering=tuple(steering),
                 softest_db=_softest(setup),
+                ears=tuple(ear for ear in references if ear is not None),
+                offered_ear=0,
             )
         )
-        self._partner: ClinicalTrack | None = None
 
     def tie(self, partner: "ClinicalTrack", p_same_change: float) -> None:
-        """Let the other ear's answers say how somebody listens; changes are not tied."""
-        self._partner = partner
+        """Nothing: most shifts are of one ear, and a tie would make these dearer to find."""
 
     def fork(self) -> Self:
-        """Another one with the same trials; a tie has to be made anew."""
-        other = type(self).__new__(type(self))
-        other.__dict__.update(self.__dict__)
+        """Another one with the same trials."""
+        other = copy(self)
         other.listening = self.listening.fork()
-        other._partner = None
         return other
-
-    def _own(self) -> Listening:
-        """The answers as they stand now."""
-        one = self.listening
-        one.trials, one.catches, one.presses = self.trials, self.catch_responses, self.presses
-        return one
 
     @property
     def _answers(self) -> Listening:
-        """The answers, with what the other ear's say of the listener."""
-        one = self._own()
-        if self._partner is not None:
-            one.other_ear = self._partner._own().posterior.seen_from_other_ear()
+        """The answers as they stand now."""
+        one = self.listening
+        one.trials, one.catches, one.presses = self.sitting, self.catch_responses, self.presses
         return one
 
     @property
@@ -219,11 +231,23 @@ class ClinicalTrack(Track):
         return self._number.get(id(self.asking[which].asked))
 
     def p_of(self, which: int = 0, tones: int | None = None) -> float:
-        """P(yes): now, or after so many tones. Where nothing can be judged, the prevalence."""
+        """P(yes): now, or after so many tones of this ear.
+
+        Where nothing can be judged, the prevalence.
+        """
         number = self._number_of(which)
         if number is None:
             return float(self.settings.prevalence)
-        return self.posterior.p_yes(number, tones)
+        return self.posterior.p_yes(number, None if tones is None else self._told_after(tones))
+
+    def _told_after(self, tones: int) -> int:
+        """How many tones of the sitting there were after so many of this ear."""
+        own, before = iter(self.trials[:tones]), 0
+        awaited = next(own, None)
+        for number, trial in enumerate(self.sitting, start=1):
+            if trial is awaited:
+                before, awaited = number, next(own, None)
+        return before
 
     @property
     def p_changed(self) -> float:
@@ -326,6 +350,24 @@ class ClinicalTrack(Track):
             attention=posterior.attention,
             p_not_listening=posterior.p_idle,
             effective_size=posterior.effective_size,
+            amount=self._amount(which),
+        )
+
+    def _amount(self, which: int) -> Amount | None:
+        """The rule's own quantity over the persons; None where nothing of it can be judged."""
+        asking, number = self.asking[which], self._number_of(which)
+        if asking.asked is None or number is None:
+            return None
+        persons = self.posterior.samples(SAMPLES, balanced_for=number)
+        nodes = self.listening.design.prior.nodes_hz
+        found = asking.asked.amount(persons.before, persons.after, nodes)
+        axis = self.setup.domain.intensity
+        now = self.posterior.at(persons.after, found.frequencies_hz, asking.asked.ear)
+        on_thresholds = asking.rule is not None and not asking.rule.needs_reference
+        return replace(
+            found,
+            unit=axis.unit if on_thresholds else "",
+            beyond=bool((np.median(now, axis=0) > axis.values[-1]).any()),
         )
 
     def _all_notes(self, asking: Asking, decision: str) -> list[str]:

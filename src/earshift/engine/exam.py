@@ -19,6 +19,7 @@ from earshift.engine.clinical import (
     as_model_units,
     check_tones,
     earlier_of,
+    earlier_of_both,
     first_of_best,
     folded,
     newcomer,
@@ -32,7 +33,6 @@ from earshift.engine.limits import Limits
 from earshift.engine.persons.design import Design, Stopping
 from earshift.engine.persons.people import Earlier, Newcomer, Returning
 from earshift.engine.persons.posterior import Posterior
-from earshift.engine.persons.reference import joined
 from earshift.engine.procedure import FIT, Procedure
 from earshift.engine.psychometric import Curves, Estimate, rate_estimate
 from earshift.engine.refusal import Refusal
@@ -244,8 +244,10 @@ class ClinicalExam(Exam):
                     "reference must be an earlier earshift Exam or Audiogram of the same ear, got "
                     f"{type(one).__name__}"
                 )
-        each = [earlier_of(one, nodes_hz, self.domain) for one in given]
-        return Returning(each[0] if len(each) == 1 else joined(*each))
+        if len(given) == 1:
+            return Returning(earlier_of(given[0], nodes_hz, self.domain))
+        right, left = given
+        return Returning(earlier_of_both(right, left, nodes_hz, self.domain))
 
     def _folded(self, nodes_hz: tuple[float, ...]) -> Earlier:
         one = self._answers

@@ -193,9 +193,9 @@ class Screen(ScreenViews):
             check_tones(self.domain, "a screen by a rule or for a notch")
         self._begun_before = False
         self._tracks: dict[str | None, Track] = {}
-        for ear, given in references.items():
+        for ear in references:
             beside = other_ear if ear is None else heard_beside(references[the_other(ear)])
-            self._tracks[ear] = self._track_of(given, beside, each)
+            self._tracks[ear] = self._track_of(ear, references, beside, each)
         self._tie()
         self._catch_responses: tuple[bool, ...] = ()
         self._presses = 0
@@ -221,8 +221,15 @@ class Screen(ScreenViews):
         reference_kind(given)  # refuses what is none
         return {None: given}
 
-    def _track_of(self, given: Reference | None, beside: Audiogram | None, tones: int) -> Track:
-        """The part of the ear with this reference."""
+    def _track_of(
+        self,
+        ear: str | None,
+        references: Mapping[str | None, Reference | None],
+        beside: Audiogram | None,
+        tones: int,
+    ) -> Track:
+        """One ear's part."""
+        given = references[ear]
         if self._clinical:
             levels = None
             if self.limits is not None and given is not None:
@@ -237,7 +244,8 @@ class Screen(ScreenViews):
                 reference_levels=levels,
             )
             settings = self.settings if self.rules else self.notch
-            return ClinicalTrack(self.rules, settings, around, given, tones)
+            own_first = {ear: given, **references}
+            return ClinicalTrack(self.rules, settings, around, own_first, tones)
         from earshift.engine import change, choose  # with compiled kernels: loaded where needed
 
         assert given is not None
@@ -315,8 +323,8 @@ class Screen(ScreenViews):
 
     def _take(self, trial: Trial, ear: str | None) -> None:
         super()._take(trial, ear)
-        track = self._tracks[ear]
-        track.trials = (*track.trials, trial)
+        for tested, track in self._tracks.items():
+            track.take(trial, tested == ear)
 
     def tell_catch(self, heard: object) -> None:
         """Take the answer to a silent trial: it says how reliable the others are, of both ears."""

@@ -39,7 +39,8 @@ class ScreenViews(Procedure):
 
     def _drop(self, trial: Trial, ear: str | None) -> None:
         super()._drop(trial, ear)
-        self._tracks[ear].take_back()
+        for tested, track in self._tracks.items():
+            track.take_back(tested == ear)
 
     def _further_columns(self) -> dict[str, type]:
         return {"p_changed": float}
@@ -50,16 +51,15 @@ class ScreenViews(Procedure):
 
     def _trail(self) -> list[float]:
         """P(change) of a tone's ear after each tone."""
-        tracks = {ear: track.fork() for ear, track in self._tracks.items()}
+        tracks = {ear: track.without_trials() for ear, track in self._tracks.items()}
         for ear, track in tracks.items():
-            track.trials = ()
             if ear is not None:
                 track.tie(tracks[the_other(ear)], self.p_same_change)
         out = []
         for trial in self._trials:
             ear = None if self.ears is None else trial.tone.ear
             told = tracks[ear]
-            told.trials = (*told.trials, trial)
+            told.take(trial, own=True)
             if isinstance(told, EarTrack):
                 out.append(told.p_changed)
             else:
@@ -135,7 +135,7 @@ class ScreenViews(Procedure):
     def _repr_html_(self) -> str:
         ears = EARS if self.ears is not None else ("",)
         said = [
-            f"{ear}: {verdict}" if ear else str(verdict)
+            verdict.said(ear or None)
             for ear, verdict in zip(ears, self._verdicts_of_ears(), strict=True)
         ]
         return html(f"Screen: {self._facts()}", said, self.verdict().rows())

@@ -49,6 +49,7 @@ class Track(ABC):
         setup: what can be played, and what is known from before.
         max_tones: of this ear.
         trials: this ear's, in order.
+        sitting: all trials in order, the other ear's too where both are tested.
         catch_responses: answers to silent trials, True for "heard".
         presses: of the button, when nothing was to be answered.
         note: a sentence that belongs to every verdict on a clinic's question.
@@ -59,21 +60,36 @@ class Track(ABC):
     def __init__(self, setup: Circumstances, max_tones: int) -> None:
         self.setup, self.max_tones = setup, max_tones
         self.trials: tuple[Trial, ...] = ()
+        self.sitting: tuple[Trial, ...] = ()
         self.catch_responses: tuple[bool, ...] = ()
         self.presses = 0
         self._unheard_elsewhere = own_ear_only(setup.domain, setup.other_ear, setup.transducer)
 
     @abstractmethod
     def tie(self, partner: Any, p_same_change: float) -> None:
-        """Let the other ear's answers count, as far as they say something about this one."""
+        """Let what became of the other ear say something about what became of this one."""
 
     @abstractmethod
     def fork(self) -> Self:
         """Another one with the same trials; a tie has to be made anew."""
 
-    def take_back(self) -> None:
-        """Forget this ear's last trial."""
-        self.trials = self.trials[:-1]
+    def take(self, trial: Trial, own: bool) -> None:
+        """Count a trial of this sitting, of this ear or of the other."""
+        self.sitting = (*self.sitting, trial)
+        if own:
+            self.trials = (*self.trials, trial)
+
+    def take_back(self, own: bool) -> None:
+        """Forget the last trial of this sitting."""
+        self.sitting = self.sitting[:-1]
+        if own:
+            self.trials = self.trials[:-1]
+
+    def without_trials(self) -> Self:
+        """Another one before the first trial; a tie has to be made anew."""
+        other = self.fork()
+        other.trials = other.sitting = ()
+        return other
 
     @property
     @abstractmethod
@@ -239,9 +255,9 @@ class EarTrack(Track):
         other._partner = None
         return other
 
-    def take_back(self) -> None:
-        """Forget this ear's last trial, and what was computed from it."""
-        super().take_back()
+    def take_back(self, own: bool) -> None:
+        """Forget the last trial, and what was computed from it."""
+        super().take_back(own)
         self._known = {n: known for n, known in self._known.items() if n <= len(self.trials)}
         self._tied = None
         if self._partner is not None:

@@ -19,6 +19,7 @@ from earshift.store.exams import Exams
 from earshift.store.imports import Imported, Imports
 from earshift.store.people import People
 from earshift.store.results import Results
+from earshift.store.signatures import Signatures
 from earshift.store.site import Site
 from earshift.store.standings import Standings, WorkFilter
 from earshift.store.trials import Trials
@@ -36,7 +37,19 @@ __all__ = [
 ]
 
 
-class Store(People, Devices, Visits, Exams, Trials, Results, Imports, Site, Standings, Audit):
+class Store(
+    People,
+    Devices,
+    Visits,
+    Exams,
+    Trials,
+    Results,
+    Imports,
+    Site,
+    Signatures,
+    Standings,
+    Audit,
+):
     """One database of records. A context manager; calls may come from any thread.
 
     >>> with Store.open("clinic.db") as store:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine, Row, Select, Table, insert, select
 
+from earshift.acts import FollowUp, RoomNoise, Signature, WorkRelation
 from earshift.records import (
     AuditEntry,
     Baseline,
@@ -50,14 +51,18 @@ _FIELDS: dict[type[Any], tuple[str, ...]] = {
         Closing,
         Device,
         ExamRecord,
+        FollowUp,
         Merge,
         Note,
         Person,
         Press,
         ResultRecord,
+        RoomNoise,
+        Signature,
         SiteSetting,
         TrialRecord,
         Visit,
+        WorkRelation,
     )
 }
 

@@ -289,6 +289,74 @@ site_settings = _table(
     Index("site_settings_by_name", "name", "id"),
 )
 
+# A professional's word on whether a shift is related to work; None takes it back.
+work_relations = _table(
+    "work_relations",
+    Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
+    Column("related", Boolean),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("work_relations_of_exam", "exam_id", "id"),
+)
+
+# Who signed a visit, when, and what that means. What was signed stands apart, so that it can be
+# erased with the person; its hash stays here. An amendment names the signature before it.
+signatures = _table(
+    "signatures",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),  # whose visit it is
+    Column("owner_id", Id, ForeignKey("people.id"), nullable=False),  # whose name was on it
+    Column("visit_id", Id, nullable=False),  # may be erased, and so is no foreign key
+    Column("amends_id", Id, ForeignKey("signatures.id")),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("meaning", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    Index("signatures_of_visit", "visit_id", "id"),
+    Index("signatures_of_person", "person_id", "id"),
+)
+
+signed = _table(
+    "signed",
+    Column("signature_id", Id, ForeignKey("signatures.id"), nullable=False, unique=True),
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("owner_id", Id, ForeignKey("people.id"), nullable=False),  # it goes with either
+    Column("content", Text, nullable=False),  # canonical JSON; text, as the hash is of its bytes
+    Column("about", JSON, nullable=False),  # what lists read of it: exams, and since when a shift
+    Index("signed_of_person", "person_id"),
+    Index("signed_of_owner", "owner_id"),
+)
+
+# What was done about a shift, by visit and kind; the newest row of a kind counts.
+follow_ups = _table(
+    "follow_ups",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False),
+    Column("visit_id", Id, ForeignKey("visits.id"), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("done", Boolean, nullable=False),
+    Column("done_on", Date, nullable=False),
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("done_by", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Index("follow_ups_of_visit", "visit_id", "id"),
+    Index("follow_ups_of_person", "person_id", "id"),
+)
+
+room_noise = _table(
+    "room_noise",
+    Column("measured_on", Date, nullable=False),
+    Column("device_id", Id, ForeignKey("devices.id")),  # where it stands; None: the whole site
+    Column("room", Text, nullable=False),
+    Column("instrument", Text, nullable=False),
+    Column("levels", JSON, nullable=False),  # octave band in Hz to dB SPL
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Index("room_noise_by_day", "device_id", "measured_on", "id"),
+)
+
 users = _table(
     "users",
     Column("name", Text, nullable=False, unique=True),
@@ -358,6 +426,7 @@ audit = _table(
 SAYS_OF_PEOPLE = (
     *("people", "identities", "erasures", "merges"),
     *("exam_states", "results", "closings", "baselines"),
+    *("work_relations", "signatures", "follow_ups"),
 )  # tables whose new rows mark a person as stale
 stale = _table(
     "stale",

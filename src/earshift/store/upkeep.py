@@ -24,6 +24,7 @@ from earshift.store.database import (
     weak_settings,
 )
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError, StoreTrouble
+from earshift.store.signatures import sha256_of
 from earshift.store.trials import trials_of, trials_sha256
 
 POSTGRESQL_MAGIC = b"PGDMP"
@@ -207,6 +208,7 @@ def _problems(connection: Connection) -> list[str]:
         *_times_not_utc(connection),
         *_broken_rows(connection),
         *_changed_results(connection),
+        *_changed_signed(connection),
     ]
 
 
@@ -270,7 +272,7 @@ def _broken_rows(connection: Connection) -> list[str]:
     problems = [
         f"exams:{exam} lacks some of its trials" for exam in connection.execute(gaps).scalars()
     ]
-    for table in (t.identities, t.notes, t.standings):
+    for table in (t.identities, t.notes, t.standings, t.signed, t.follow_ups):
         left = (
             select(table.c.person_id)
             .join(t.erasures, t.erasures.c.person_id == table.c.person_id)
@@ -300,4 +302,21 @@ def _changed_results(connection: Connection) -> list[str]:
             if trials_sha256(used) != row.trials_sha256:
                 problems.append(f"results:{row.id} does not match the trials it was made from")
         last = page[-1].id
+    return problems
+
+
+def _changed_signed(connection: Connection) -> list[str]:
+    """Signatures whose text is another one, or gone though its person was not erased."""
+    s = t.signatures
+    erased = select(t.erasures.c.id).where(
+        t.erasures.c.person_id.in_((s.c.person_id, s.c.owner_id))
+    )
+    query = select(s.c.id, s.c.sha256, t.signed.c.content, erased.exists().label("erased"))
+    query = query.outerjoin(t.signed, t.signed.c.signature_id == s.c.id).order_by(s.c.id)
+    problems = []
+    for row in connection.execute(query.execution_options(yield_per=BATCH)):
+        if row.content is None and not row.erased:
+            problems.append(f"signatures:{row.id} has lost what was signed")
+        elif row.content is not None and sha256_of(row.content) != row.sha256:
+            problems.append(f"signatures:{row.id} does not match what is stored as signed")
     return problems

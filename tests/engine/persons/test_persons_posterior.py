@@ -20,7 +20,7 @@ PERSONS = 800
 
 
 def screen(rule="osha-sts", seed=3, **changes):
-    earlier = reference.from_audiogram(THEN, SEVEN, reading_sd_db=2.0, seed=1)
+    earlier = reference.from_audiograms([reference.Readings(THEN, sd_db=2.0)], SEVEN, seed=1)
     asked = (RuleMet(RULES[rule]),)
     return Design(Returning(earlier), asked=asked, seed=seed, persons=PERSONS, **changes)
 
@@ -170,7 +170,7 @@ def test_a_shift_past_the_rule_is_found():
 
 
 def test_an_open_case_says_what_would_help():
-    poor = reference.from_audiogram(THEN, SEVEN, reading_sd_db=8.0, seed=1)
+    poor = reference.from_audiograms([reference.Readings(THEN, sd_db=8.0)], SEVEN, seed=1)
     design = Design(Returning(poor), (RuleMet(RULES["osha-sts"]),), seed=3, persons=PERSONS)
     answer = answers_of([t + 9.0 for t in THEN.values()], seed=5, spread=2.0)
     state = sat(design, answer, 25)
@@ -188,7 +188,7 @@ def test_prevalence_moves_the_probability_and_nothing_else(unchanged):
 
 
 def test_two_rules_in_one_sitting_agree_with_each_alone():
-    earlier = reference.from_audiogram(THEN, SEVEN, reading_sd_db=2.0, seed=1)
+    earlier = reference.from_audiograms([reference.Readings(THEN, sd_db=2.0)], SEVEN, seed=1)
     asked = tuple(RuleMet(RULES[name]) for name in ("osha-sts", "niosh-15"))
     both = Design(Returning(earlier), asked=asked, seed=3, persons=PERSONS)
     state = sat(both, answers_of([t + 12.0 for t in THEN.values()]), 6)
@@ -249,7 +249,7 @@ def test_both_ears_in_one_sitting():
 
 
 def test_screen_of_both_ears_tells_which_one_changed():
-    one = reference.from_audiogram(THEN, SEVEN, reading_sd_db=2.0, seed=1)
+    one = reference.from_audiograms([reference.Readings(THEN, sd_db=2.0)], SEVEN, seed=1)
     asked = tuple(RuleMet(RULES["osha-sts"], ear=ear) for ear in (0, 1))
     design = Design(Returning(reference.joined(one, one)), asked=asked, seed=1, persons=PERSONS)
     left = answers_of(THEN.values(), seed=2)
@@ -301,7 +301,9 @@ def test_attention_is_summed_over_exactly():
 
 
 def test_no_response_only_says_that_the_threshold_is_higher():
-    censored = reference.from_audiogram({1000.0: 40.0}, SEVEN, no_response_db={4000.0: 90.0})
+    censored = reference.from_audiograms(
+        [reference.Readings({1000.0: 40.0}, no_response_db={4000.0: 90.0})], SEVEN
+    )
     assert np.quantile(censored.levels_db[:, 0, 4], 0.05) > 80.0
 
 

@@ -18,7 +18,7 @@ from earshift.engine.tone import Tone, Trial
 
 nodes = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0, 8000.0)
 then = dict(zip(nodes, (10, 10, 15, 20, 30, 35, 30)))
-earlier = reference.from_audiogram(then, nodes, seed=1)
+earlier = reference.from_audiograms([reference.Readings(then)], nodes, seed=1)
 rng = np.random.default_rng(1)
 for design in (
     Design(Returning(earlier), (RuleMet(RULES["niosh-15"]),), seed=3, persons=800),

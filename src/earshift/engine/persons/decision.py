@@ -16,8 +16,7 @@ class Decisions(Evidence):
     def reliability(self) -> str:
         """good, fair or poor: whether somebody listened."""
         stop = self.design.stopping
-        tones = len(self.trials) + self.other_ear.tones
-        if self.p_idle > stop.not_reliable and tones >= stop.not_reliable_tones:
+        if self.p_idle > stop.not_reliable and len(self.trials) >= stop.not_reliable_tones:
             return "poor"
         return "fair" if self.p_idle > stop.doubt else "good"
 

@@ -1,6 +1,6 @@
 """What a test asks, of whom, and with which tones: fixed before the first answer."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -45,6 +45,8 @@ class Design:
     persons: int | None = None  # on each side; None: as many as the kind of test needs
     steering: tuple[int, ...] | None = None  # questions that tones are chosen for; None: all
     softest_db: Mapping[float, float] = field(default_factory=dict)  # playable, by frequency in Hz
+    ears: tuple[str, ...] = EARS  # in the persons' order, where they have two
+    offered_ear: int | None = None  # whose tones may be asked; None: those of every ear
 
     @property
     def side_count(self) -> int:
@@ -63,7 +65,7 @@ class Design:
 
     def told(self, trial: Any) -> Told:
         """A trial (of a tone with `frequency_hz`, `level_db_hl` and `ear`) for the nodes."""
-        ear = EARS.index(trial.tone.ear) if self.prior.ears == 2 else 0
+        ear = self.ears.index(trial.tone.ear) if self.prior.ears == 2 else 0
         weights, variance = self.row(trial.tone.frequency_hz, ear)
         return Told(weights, variance, ear, float(trial.tone.level_db_hl), bool(trial.heard))
 
@@ -78,10 +80,19 @@ class Design:
     @cached_property
     def grid(self) -> tuple[Array, Array, list[int]]:
         """Weights (places, nodes), variances and ears of every place: ear by ear, low to high."""
-        places = [(ear, f) for ear in range(self.prior.ears) for f in self.frequencies_hz]
+        places = [(ear, f) for ear in self._offered for f in self.frequencies_hz]
         rows = [self.row(f, ear) for ear, f in places]
         return (
             np.array([weights for weights, _ in rows]),
             np.array([variance for _, variance in rows]),
             [ear for ear, _ in places],
         )
+
+    @property
+    def _offered(self) -> Sequence[int]:
+        return range(self.prior.ears) if self.offered_ear is None else (self.offered_ear,)
+
+    def place(self, frequency_hz: float, ear: int) -> int:
+        """The row of the grid with the tones of this frequency in this ear."""
+        row = self._offered.index(ear) * len(self.frequencies_hz)
+        return row + self.frequencies_hz.index(frequency_hz)

@@ -10,7 +10,7 @@ not matter.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -29,15 +29,6 @@ INTERVAL = (0.025, 0.975)
 FEWEST_EFFECTIVE = 200.0  # persons on a side; below it the numbers are not to be relied on
 
 
-@dataclass(frozen=True)
-class OtherEar:
-    """What the other ear's tones say of the listener, where each ear has a cloud of its own."""
-
-    log_evidence: float = 0.0  # of its answers, if somebody listens
-    heard: int = 0
-    tones: int = 0
-
-
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """The persons that some answers leave, and how well each side explains the answers."""
@@ -50,7 +41,6 @@ class Evidence:
     told: tuple[Told, ...] = ()
     catches: tuple[bool, ...] = ()
     presses: int = 0
-    other_ear: OtherEar = field(default_factory=OtherEar)
     earlier: tuple[Array, ...] = ()  # `by_guess` after each number of tones before these
 
     # The fold -------------------------------------------------------------------------------
@@ -78,7 +68,6 @@ class Evidence:
         catches: Sequence[bool] = (),
         presses: int = 0,
         before: Self | None = None,
-        other_ear: OtherEar | None = None,
     ) -> Self:
         """Everything that these answers say; goes on from `before` if that knows the first ones."""
         known = 0 if before is None else len(before.trials)
@@ -87,7 +76,7 @@ class Evidence:
         state = before
         for trial in trials[len(state.trials) :]:
             state = state.after(trial)
-        return state.with_silence(catches, presses, other_ear)
+        return state.with_silence(catches, presses)
 
     def after(self, trial: Any) -> Self:
         """What is known once this trial's answer is known too."""
@@ -102,15 +91,12 @@ class Evidence:
             earlier=(*self.earlier, self.by_guess),
         )  # fmt: skip
 
-    def with_silence(
-        self, catches: Sequence[bool], presses: int, other_ear: OtherEar | None = None
-    ) -> Self:
+    def with_silence(self, catches: Sequence[bool], presses: int) -> Self:
         """The same with these answers to silent trials, and presses between the tones."""
-        other = OtherEar() if other_ear is None else other_ear
         given = tuple(bool(c) for c in catches)
-        if (given, presses, other) == (self.catches, self.presses, self.other_ear):
+        if (given, presses) == (self.catches, self.presses):
             return self
-        return replace(self, catches=given, presses=presses, other_ear=other)
+        return replace(self, catches=given, presses=presses)
 
     def refreshed(self) -> Self:
         """The same distribution by persons drawn again and moved: none is there twice."""
@@ -186,11 +172,10 @@ class Evidence:
     @cached_property
     def p_idle(self) -> float:
         """P(the person does not listen)."""
-        model, other = self.design.answers, self.other_ear
-        listens = self.log_listens + other.log_evidence
-        tones = len(self.trials) + other.tones
-        idle = model.log_idle(self.heard_tones + other.heard, tones, self.catches, self.presses)
-        return logistic(idle - listens + math.log(model.idle_prior / (1.0 - model.idle_prior)))
+        model = self.design.answers
+        idle = model.log_idle(self.heard_tones, len(self.trials), self.catches, self.presses)
+        odds = math.log(model.idle_prior / (1.0 - model.idle_prior))
+        return logistic(idle - self.log_listens + odds)
 
     @property
     def heard_tones(self) -> int:
@@ -202,11 +187,6 @@ class Evidence:
         """Log P(all answers | somebody listens), the sides even."""
         present = self.log_evidence[np.isfinite(self.log_evidence)]
         return logsumexp(present) - math.log(present.size)
-
-    def seen_from_other_ear(self) -> OtherEar:
-        """What these tones say of the listener; silence is counted there, too."""
-        bare = self.with_silence((), 0)
-        return OtherEar(bare.log_listens, self.heard_tones, len(self.told))
 
     @property
     def attention(self) -> float:

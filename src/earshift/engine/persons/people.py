@@ -108,6 +108,15 @@ def _walk(rng: np.random.Generator, values: Array, scale: float) -> Array:
     return np.asarray(steps * (scale * 2.38 / np.sqrt(size)))
 
 
+def _with(values: Any, ears: int | slice, new: Any) -> Any:
+    """The values (persons, ears, ...) with those of one ear, or of all, replaced."""
+    if values.shape[1] == 1:
+        return new.reshape(values.shape)
+    out = values.copy()
+    out[:, ears] = new
+    return out
+
+
 def _lapse_now_and_then(rng: np.random.Generator, persons: Persons, answers: AnswerModel) -> Array:
     """Lapse rates, a third of them drawn anew: from their prior, so the ratio is 1."""
     again = rng.random(persons.count) < 1.0 / 3.0
@@ -170,6 +179,18 @@ class Earlier:
     nodes_hz: tuple[float, ...]
     levels_db: Array  # (M, E, K)
     log_spread: Array  # (M, E)
+    apart: bool = False  # each ear was tested by itself: any of its rows goes with any other's
+
+    @property
+    def ears(self) -> int:
+        return int(self.log_spread.shape[1])
+
+    def draw(self, rng: np.random.Generator, count: int) -> tuple[Array, Array]:
+        """Thresholds (count, E, K) and log spreads (count, E) of so many possible pasts."""
+        columns = self.ears if self.apart else 1
+        which = rng.integers(self.log_spread.shape[0], size=(count, columns))
+        ears = np.arange(self.ears)[None, :]
+        return self.levels_db[which, ears], self.log_spread[which, ears]
 
     def medians(self) -> Array:
         """Median threshold in dB: (E, K)."""
@@ -195,17 +216,16 @@ class Returning:
 
     @property
     def ears(self) -> int:
-        return int(self.earlier.levels_db.shape[1])
+        return self.earlier.ears
 
     def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons:
-        which = rng.integers(self.earlier.log_spread.shape[0], size=count)
-        before = self.earlier.levels_db[which]
+        before, spread = self.earlier.draw(rng, count)
         shape = change.draw_shapes(rng, (count, self.ears))
         size = change.draw_sizes(rng, (count, self.ears))
         prior = change.ChangePrior(self.nodes_hz)
         delta = prior.draw(rng, shape, size)
         return Persons(
-            before=before, after=before + delta, log_spread=self.earlier.log_spread[which],
+            before=before, after=before + delta, log_spread=spread,
             lapse=answers.draw_lapse(rng, count), shape=shape, size_db=size,
             offset_db=self.offset_sd_db * rng.standard_normal(count),
             log_prior=prior.log_density(delta, shape, size).sum(axis=1),
@@ -223,37 +243,43 @@ class Returning:
                 replace(to, log_prior=log_prior), log_prior - persons.log_prior, heard_alike
             )
 
-        def thresholds_walk(persons: Persons, scale: float) -> Step:
-            flat = persons.after.reshape(persons.count, -1)
-            after = persons.after + _walk(rng, flat, scale).reshape(persons.after.shape)
+        # Ears are stepped one at a time: of two steps at once both would have to be good ones.
+        def thresholds_walk(persons: Persons, ear: int) -> Step:
+            own = persons.after[:, ear]
+            after = _with(persons.after, ear, own + _walk(rng, own, 0.7))
             lapse = _lapse_now_and_then(rng, persons, answers)
             return step_to(persons, replace(persons, after=after, lapse=lapse))
 
-        def another_past(persons: Persons) -> Step:
+        def another_past(persons: Persons, ears: slice) -> Step:
             """Earlier thresholds drawn anew; half of the persons keep theirs of now."""
-            which = rng.integers(self.earlier.log_spread.shape[0], size=persons.count)
-            before = self.earlier.levels_db[which]
+            drawn, drawn_spread = self.earlier.draw(rng, persons.count)
+            before = _with(persons.before, ears, drawn[:, ears])
+            spread = _with(persons.log_spread, ears, drawn_spread[:, ears])
             along = (rng.random(persons.count) < 0.5)[:, None, None]
             after = np.where(along, persons.after + before - persons.before, persons.after)
-            spread = self.earlier.log_spread[which]
             return step_to(persons, replace(persons, before=before, after=after, log_spread=spread))
 
-        def another_change(persons: Persons) -> Step:
+        def another_change(persons: Persons, ear: int) -> Step:
             """Shape and size drawn anew, thresholds as they are."""
             to = replace(
                 persons,
-                shape=change.draw_shapes(rng, persons.shape.shape),
-                size_db=change.draw_sizes(rng, persons.size_db.shape),
+                shape=_with(persons.shape, ear, change.draw_shapes(rng, persons.count)),
+                size_db=_with(persons.size_db, ear, change.draw_sizes(rng, persons.count)),
             )
             return step_to(persons, to, heard_alike=True)
 
-        def larger_change(persons: Persons) -> Step:
+        def larger_change(persons: Persons, ear: int) -> Step:
             """The size stepped, and the thresholds of now with it."""
-            step = 4.0 * rng.standard_normal(persons.size_db.shape)
-            size = persons.size_db + step
-            after = persons.after + prior.mean(persons.shape, step)
-            ratio = change.log_size_density(size) - change.log_size_density(persons.size_db)
-            return Step(replace(persons, after=after, size_db=size), ratio.sum(axis=1))
+            step = 4.0 * rng.standard_normal(persons.count)
+            before = persons.size_db[:, ear]
+            moved = persons.after[:, ear] + prior.mean(persons.shape[:, ear], step)
+            to = replace(
+                persons,
+                after=_with(persons.after, ear, moved),
+                size_db=_with(persons.size_db, ear, before + step),
+            )
+            ratio = change.log_size_density(before + step) - change.log_size_density(before)
+            return Step(to, ratio)
 
         def other_equipment(persons: Persons) -> Step:
             """The equipment's offset stepped, and the thresholds against it."""
@@ -264,11 +290,15 @@ class Returning:
             step_made = step_to(persons, to, heard_alike=True)
             return replace(step_made, log_ratio=step_made.log_ratio + ratio)
 
+        every = slice(None)
         for _ in range(self.sweeps):
-            yield partial(thresholds_walk, scale=0.7)
-            yield another_past
-            yield another_change
-            yield another_change
-            yield larger_change
+            for ear in range(self.ears):
+                yield partial(thresholds_walk, ear=ear)
+                if self.earlier.apart or ear == 0:
+                    ears = slice(ear, ear + 1) if self.earlier.apart else every
+                    yield partial(another_past, ears=ears)
+                yield partial(another_change, ear=ear)
+                yield partial(another_change, ear=ear)
+                yield partial(larger_change, ear=ear)
             if self.offset_sd_db > 0.0:
                 yield other_equipment

@@ -78,10 +78,7 @@ class Posterior(Decisions):
 
     @property
     def _idle_heard(self) -> float:
-        other = self.other_ear
-        return self.design.answers.idle_heard(
-            self.heard_tones + other.heard, len(self.told) + other.tones, self.catches
-        )
+        return self.design.answers.idle_heard(self.heard_tones, len(self.told), self.catches)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -163,6 +160,5 @@ class Posterior(Decisions):
         for j in self._open:
             for f, loudest in self.uncleared(j).items():
                 if f in s.frequencies_hz:
-                    place = s.asked[j].ear * len(s.frequencies_hz) + s.frequencies_hz.index(f)
-                    out[place] |= levels <= loudest
+                    out[s.place(f, s.asked[j].ear)] |= levels <= loudest
         return out

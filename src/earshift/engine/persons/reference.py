@@ -6,6 +6,7 @@ a population norm. Nobody's spread was measured by an audiogram or a norm: it is
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -31,43 +32,69 @@ def from_posterior(posterior: Posterior, nodes_hz: Sequence[float]) -> Earlier:
     return Earlier(tuple(nodes_hz), levels, people.log_spread)
 
 
-def from_audiogram(
-    thresholds_db: Mapping[float, float],
+@dataclass(frozen=True)
+class Readings:
+    """The audiogram of one ear, in dB HL by frequency in Hz.
+
+    `method_offset_db` is what the method reads above the 50 % point. Where there was no response,
+    the level given was the loudest tried.
+    """
+
+    thresholds_db: Mapping[float, float]
+    no_response_db: Mapping[float, float] = field(default_factory=dict)
+    sd_db: float = READING_SD_DB
+    method_offset_db: float = 0.0
+
+
+def from_audiograms(
+    ears: Sequence[Readings],
     nodes_hz: Sequence[float],
     *,
-    no_response_db: Mapping[float, float] | None = None,
-    reading_sd_db: float = READING_SD_DB,
-    method_offset_db: float = 0.0,
     level_offset_sd_db: float = 0.0,
     seed: int = 0,
 ) -> Earlier:
-    """Persons of the population weighed by an audiogram's readings in dB HL.
+    """Persons of the population weighed by the readings of one ear, or of both together.
 
-    `method_offset_db` is what the method reads above the 50 % point. Where there was no response,
-    the level given was the loudest tried. `level_offset_sd_db` is for readings that are no hearing
-    levels: by how much all of them may be off.
+    `level_offset_sd_db` is for readings that are no hearing levels: by how much all of them may be
+    off.
     """
     nodes = tuple(nodes_hz)
-    mixture = population.thresholds(nodes, 1, level_offset_sd_db)
-    if thresholds_db:
-        pairs = [population.interpolation(nodes, f) for f in thresholds_db]
-        rows = np.array([weights for weights, _ in pairs])
-        readings = np.array(list(thresholds_db.values())) - method_offset_db
-        mixture = mixture.given(rows, readings, np.array([v + reading_sd_db**2 for _, v in pairs]))
+
+    def row(frequency_hz: float, ear: int) -> tuple[Array, float]:
+        weights = np.zeros((len(ears), len(nodes)))
+        weights[ear], variance = population.interpolation(nodes, frequency_hz)
+        return weights.ravel(), variance + ears[ear].sd_db ** 2
+
+    mixture = population.thresholds(nodes, len(ears), level_offset_sd_db)
+    read = [
+        (*row(f, ear), level - one.method_offset_db)
+        for ear, one in enumerate(ears)
+        for f, level in one.thresholds_db.items()
+    ]
+    if read:
+        rows, variances, levels_read = (np.array(column) for column in zip(*read, strict=True))
+        mixture = mixture.given(rows, levels_read, variances)
     rng = np.random.default_rng((seed, 0, 11))
-    censored = dict(no_response_db or {})
+    censored = [
+        (*row(f, ear), loudest - one.method_offset_db)
+        for ear, one in enumerate(ears)
+        for f, loudest in one.no_response_db.items()
+    ]
     levels = mixture.draw(rng, PERSONS if not censored else 50 * PERSONS)
     if censored:
         log_w = np.zeros(levels.shape[0])
-        for f, loudest in censored.items():
-            weights, variance = population.interpolation(nodes, f)
-            gap = levels @ weights - (loudest - method_offset_db)
-            log_w += np.log(np.maximum(ndtr(gap / np.sqrt(reading_sd_db**2 + variance)), 1e-300))
+        for weights, variance, loudest in censored:
+            gap = levels @ weights - loudest
+            log_w += np.log(np.maximum(ndtr(gap / np.sqrt(variance)), 1e-300))
         edges = np.cumsum(np.exp(log_w - log_w.max()))
         spots = (np.arange(PERSONS) + rng.random()) / PERSONS * edges[-1]
         levels = levels[np.minimum(np.searchsorted(edges, spots), levels.shape[0] - 1)]
     spread = population.draw_log_spread(rng, PERSONS)
-    return Earlier(nodes, levels[:, None, :], spread[:, None])
+    return Earlier(
+        nodes,
+        levels.reshape(PERSONS, len(ears), len(nodes)),
+        np.repeat(spread[:, None], len(ears), axis=1),
+    )
 
 
 def from_norm(
@@ -87,10 +114,15 @@ def from_norm(
     return Earlier(tuple(nodes_hz), levels[:, None, :], spread[:, None])
 
 
-def joined(right: Earlier, left: Earlier) -> Earlier:
-    """Both ears of a person, each known by itself."""
+def together(one: Earlier, other: Earlier) -> Earlier:
+    """Both ears of a person from one test of both: row by row they belong together."""
     return Earlier(
-        right.nodes_hz,
-        np.concatenate([right.levels_db, left.levels_db], axis=1),
-        np.concatenate([right.log_spread, left.log_spread], axis=1),
+        one.nodes_hz,
+        np.concatenate([one.levels_db, other.levels_db], axis=1),
+        np.concatenate([one.log_spread, other.log_spread], axis=1),
     )
+
+
+def joined(one: Earlier, other: Earlier) -> Earlier:
+    """Both ears of a person, each tested by itself."""
+    return replace(together(one, other), apart=True)
