@@ -20,6 +20,7 @@ from earshift.store.chain import Seal, inspect_chain
 from earshift.store.database import (
     connect,
     describe,
+    in_use,
     migrate,
     reading,
     require_current,
@@ -95,7 +96,13 @@ def restore(backup: Path, place: Path | URL) -> None:
             f"be restored into {describe(place)}"
         )
     if isinstance(place, Path):
-        _restore_sqlite(backup, place)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        held = in_use(place, alone=True)
+        try:
+            _restore_sqlite(backup, place)
+        finally:
+            if held is not None:
+                os.close(held)
         return
     engine = connect(place)
     try:
@@ -123,7 +130,6 @@ def _restore_sqlite(backup: Path, target: Path) -> None:
     if version is None:
         raise StoreError(f"{backup} is empty: it is not a backup of a store")
     require_current(version, str(backup))
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _copy_sqlite(backup, target)
 
 
