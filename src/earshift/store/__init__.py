@@ -61,14 +61,14 @@ class Store(
     """
 
     def __init__(self, place: Path | URL) -> None:
-        self._held = in_use(place) if isinstance(place, Path) and place.parent.is_dir() else None
+        super().__init__(open_database(place))
+        self._held: int | None = None
         try:
-            super().__init__(open_database(place))
+            if isinstance(place, Path):
+                self._held = in_use(place)
         except BaseException:
-            self._let_go()
+            self.engine.dispose()
             raise
-        if self._held is None and isinstance(place, Path):  # its folder is new
-            self._held = in_use(place)
         self._place = place
 
     @classmethod
@@ -105,6 +105,10 @@ class Store(
         """The head of the chain over all that is stored, to be kept elsewhere."""
         with reading(self.engine) as connection:
             return head(connection)
+
+    def unready(self) -> list[str]:
+        """Why the store could not take an answer now, by codes; nothing when it could."""
+        return upkeep.unready(self.engine)
 
     def second_role(self) -> str | None:
         """PostgreSQL: SQL for a role that reads and adds, and owns nothing. None for a file."""

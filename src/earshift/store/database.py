@@ -173,6 +173,7 @@ def plain_errors(engine: Engine) -> Iterator[None]:
             raise StoreTrouble(
                 "{database}: the connection was lost. Check whether the last change was stored "
                 "before you repeat it",
+                code="database-lost",
                 database=name,
             ) from None
         raise _explained(error.orig, name) from None
@@ -192,6 +193,14 @@ BUSY = "another program is writing to it; try again when it has finished"
 READ_ONLY = "it is read-only; check the permissions"
 FULL = "the disk is full; free some space and try again"
 FORBIDDEN = "this role may not do that; use the address of the role that owns the tables"
+LOST = "the server cannot be reached"
+CODES = {
+    BUSY: "database-busy",
+    READ_ONLY: "database-read-only",
+    FULL: "disk-full",
+    FORBIDDEN: "database-role",
+    LOST: "database-lost",
+}
 BY_SQLITE_CODE = {
     sqlite3.SQLITE_BUSY: BUSY,
     sqlite3.SQLITE_LOCKED: BUSY,
@@ -213,8 +222,10 @@ def _explained(error: BaseException | None, name: str) -> StoreTrouble:
     said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
     said = (said.strip().splitlines() or ["refused without a reason"])[0]
     kind = Busy if meaning is BUSY else StoreTrouble
+    lost = code is None and getattr(error, "sqlstate", None) is None
+    named = CODES.get(meaning or "", CODES[LOST] if lost else kind.code)
     words = "{database}: " + (meaning or "{reason}") + ". Nothing was changed."
-    return kind(words, database=name, reason=said)
+    return kind(words, code=named, database=name, reason=said)
 
 
 def outside_transactions(engine: Engine, statement: str) -> None:

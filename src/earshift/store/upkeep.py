@@ -27,6 +27,7 @@ from earshift.store.database import (
     require_sqlite,
     version_of,
     weak_settings,
+    writing,
 )
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError, StoreTrouble
 from earshift.store.signatures import sha256_of
@@ -274,6 +275,22 @@ def second_role(engine: Engine, role: str = "earshift_serve") -> str | None:
             *locks,
         )
     )
+
+
+LEAST_FREE = 20 * 2**20  # bytes on the disk of an SQLite file; its log alone can take some MB
+
+
+def unready(engine: Engine) -> list[str]:
+    """Why the store could not take an answer now, by codes; nothing when it could."""
+    try:
+        with writing(engine) as connection:
+            if connection.dialect.name == "postgresql":
+                read_only = connection.exec_driver_sql("SHOW transaction_read_only").scalar_one()
+                return ["database-read-only"] if read_only == "on" else []
+        folder = Path(str(engine.url.database)).parent
+        return ["disk-full"] if shutil.disk_usage(folder).free < LEAST_FREE else []
+    except StoreError as trouble:
+        return [trouble.code]
 
 
 def _single_role(connection: Connection) -> list[str]:
