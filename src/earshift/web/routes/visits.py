@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import HTMLResponse
 
+from earshift.clinic.site import letterhead
 from earshift.devices.delivery import Delivery
 from earshift.engine.refusal import Conflict
 from earshift.store.accounts import LINK_HOURS
@@ -57,7 +58,7 @@ def report_html(visit_id: m.Id, here: Here, user: Examiner) -> HTMLResponse:
 
     number = here.row("visits", visit_id)
     here.viewed(user, f"visits:{number}")
-    page = render_html(here.store.visit_bundle(number))
+    page = render_html(here.store.visit_bundle(number), site=letterhead(here.store))
     return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="report.html"'})
 
 
@@ -79,7 +80,8 @@ def report_pdf(
     here.viewed(user, f"visits:{number}")
     with tempfile.TemporaryDirectory(prefix="earshift-report-") as folder:
         file = Path(folder) / "report.pdf"
-        write_pdf(here.store.visit_bundle(number), file, paper)
+        bundle = here.store.visit_bundle(number)
+        write_pdf(bundle, file, paper, site=letterhead(here.store))
         content = file.read_bytes()
     return Response(
         content,
