@@ -392,10 +392,12 @@ class Session:
             raise Conflict(
                 "{exam} has no answers yet: there is nothing to show", exam=self.record.id
             )
-        cleared = isinstance(self.procedure, Screen) and self.procedure.decision == "unchanged"
+        decision = self.procedure.decision if isinstance(self.procedure, Screen) else None
+        cleared = decision in ("unchanged", "no notch")
         if cleared and self._catch_missing:
             raise Conflict(
-                "{exam} cannot end as unchanged before at least one silent trial has been answered",
+                f"{{exam}} cannot end as {decision} before at least one silent trial has been "
+                "answered",
                 exam=self.record.id,
             )
         # What reads records takes an exam that is done for a full one.

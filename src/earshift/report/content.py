@@ -77,3 +77,6 @@ class Page:
     banner_means: str = ""
     cautions: tuple[str, ...] = ()
     site: Letterhead = Letterhead()
+    review_heading: str = ""
+    review: tuple[str, ...] = ()
+    """What was found, measured and signed, in sentences."""

@@ -15,6 +15,7 @@ from earshift.engine.values import EARS
 from earshift.records import Note, Person, Visit, VisitBundle
 from earshift.report.content import Fact, Letterhead, NoteText, Page, Section
 from earshift.report.ear import ear_section, untested
+from earshift.report.findings import review_sentences
 from earshift.report.text import (
     LONGEST_TEXT,
     day_of,
@@ -59,7 +60,7 @@ def compose(bundle: VisitBundle, words: Words, site: Letterhead | None = None) -
         )
         or ((untested("right", words), untested("left", words)),),
         legend=_legend(sections, words),
-        sign_here=(words.examiner_signs, words.reviewer_signs) if bundle.exams else (),
+        sign_here=_sign_here(bundle, words),
         appendix_heading=words.appendix,
         appendix_means=words.appendix_means if kinds != {"audiogram"} else "",
         notes_heading=words.notes,
@@ -79,14 +80,29 @@ def compose(bundle: VisitBundle, words: Words, site: Letterhead | None = None) -
                 visit.started_at,
                 *(result.at for each in bundle.exams for result in each.results),
                 *(note.at for note in bundle.notes),
+                *(one.at for one in bundle.signatures),
             ]
         ),
         banner=words.simulated if simulated else "",
         banner_means=words.simulated_means if simulated else "",
         cautions=_visit_cautions(bundle, words),
         site=site or Letterhead(),
+        review_heading=words.review.heading,
+        review=review_sentences(
+            bundle,
+            {one.id: moment(one.at, visit.zone, words) for one in bundle.signatures},
+            words.review,
+        ),
     )
     return map_text(page, harmless)
+
+
+def _sign_here(bundle: VisitBundle, words: Words) -> tuple[str, ...]:
+    """Whose hand the page still lacks."""
+    if not bundle.exams:
+        return ()
+    reviewed = bool(bundle.signatures)
+    return (words.examiner_signs,) if reviewed else (words.examiner_signs, words.reviewer_signs)
 
 
 def _legend(sections: Mapping[str, Sequence[Section]], words: Words) -> str:

@@ -10,12 +10,15 @@ the verdict itself (`str(verdict)`, stored with the result) the second.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from earshift.report.findings import ReviewWords
+
 
 @dataclass(frozen=True)
 class Words:
     """English, unless another language is given field by field."""
 
     language: str = "en"
+    review: ReviewWords = field(default_factory=ReviewWords)
 
     title: str = "Hearing report, visit {visit}"
     heading: str = "Hearing report"

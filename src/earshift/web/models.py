@@ -180,7 +180,21 @@ class ReferenceChoices(Answer):
     ears: dict[str, list[ReferenceChoice]]
 
 
+class LastTest(Answer):
+    """How somebody was tested last, to be tested so again."""
+
+    on: date
+    kind: str
+    ears: list[str]
+    rule: str | None
+    notch: bool
+    device: str | None
+    mode: str
+    answered_by: str
+
+
 class PersonFile(Person):
+    last_test: LastTest | None
     next_due: date | None  # of the next full audiogram; null: an ear has none yet
     others: list[Person]  # other records of the same person
     exams: list[ExamSummary]
@@ -188,12 +202,6 @@ class PersonFile(Person):
     references: list[ReferenceChoices]
     notes: list[NoteShown]
     history: dict[str, list[HistoryPoint]]
-
-
-class Imported(Answer):
-    added: int
-    known: int
-    people: list[Person]
 
 
 class NeededReason(Input):
@@ -251,6 +259,10 @@ class NewCheck(Input):
     deviations_db: dict[Ear, ByFrequency]
 
 
+class DefaultDevice(Input):
+    default: bool = True
+
+
 class CalibrationShown(Answer):
     state: str
     done_on: date | None
@@ -278,6 +290,8 @@ class Device(Answer):
     calibration: CalibrationShown
     daily_check: DailyCheck
     blocked: str | None
+    default: bool  # what the site uses unless another is chosen
+    in_order: bool
     warnings: list[str]  # what the examiner should know before a test today
 
 
@@ -335,6 +349,7 @@ class NewTest(Input):
     ears: Annotated[list[Ear], Field(min_length=1, max_length=2)]
     rule: Line | None = None
     protocol: Line | None = None
+    notch: bool = False  # instead of a rule: is there a notch around 3-6 kHz?
     device: Id | None = None
     mode: Literal["supervised", "self"] = "supervised"
     answered_by: Literal["listener", "examiner"] = "examiner"

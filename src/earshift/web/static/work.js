@@ -29,7 +29,9 @@ function nextStep(item) {
   if (item.exam && item.why === "review") {
     return el("a", { class: "button", href: `/exams/${item.exam.id}` }, t("work.look"));
   }
-  return el("a", { class: "button", href: `/people/${item.person.id}/test` }, t("today.test"));
+  const again = item.why === "due" || item.why === "retest";
+  return el("a", { class: "button", href: `/people/${item.person.id}/test${again ? "?as=last" : ""}` },
+    again ? t("work.as_last") : t("today.test"));
 }
 
 /**
