@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 
 from support.browser import served
 from support.fake_listener import FAST, RELATIVE, FakeExam, fake_app, tone
@@ -216,6 +216,20 @@ def test_an_exam_that_the_examiner_pauses_is_checked_again(room: Room) -> None:
     listener.at("over")
     assert exam.told("stop") == []
     assert [answer["trial"] for answer in exam.told("answer")] == [1, 1, 2]
+
+
+def test_a_pause_by_the_examiner_waits_for_the_examiner(room: Room) -> None:
+    exam = FakeExam([tone(), tone()], timing=LONG_WINDOW)
+    listener = room(exam)
+    listener.set_up()
+    exam.ready, exam.held = False, True
+    listener.at("held")
+    assert "Paused by your examiner" in listener.page.inner_text("#held")
+    assert listener.page.locator("#held button").count() == 0
+    exam.held = False
+    listener.at("sides")
+    listener.check_again()
+    listener.at("over")
 
 
 # Set-up -------------------------------------------------------------------------------------------
@@ -646,8 +660,7 @@ def test_the_end_shows_a_verdict_only_when_it_was_released(room: Room) -> None:
     listener.at("over")
     assert "Your examiner will tell you the result" in listener.page.inner_text("#over")
     exam.released = [{"words": "No change from your last test.", "decision": "unchanged"}]
-    listener.page.reload()
-    listener.at("over")
+    expect(listener.page.locator("#released")).to_be_visible(timeout=10_000)
     assert "No change from your last test." in listener.page.inner_text("#over")
     assert "Your examiner will tell" not in listener.page.inner_text("#over")
 
