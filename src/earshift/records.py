@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
+from earshift.acts import RoomNoise, ShiftFinding, Signature
 from earshift.days import local_day
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
 
@@ -334,6 +335,13 @@ class StoredTest:
     reference_exam_id: int | None
     closed: bool
     """Whether a reviewer has closed its verdict."""
+    visit_id: int = 0
+    signed: bool = False
+    """Whether a reviewer has signed its visit."""
+    shift_since: date | None = None
+    """Day on which it was first signed as a shift; None where it was not, or is no more."""
+    letter_sent: bool = False
+    """Whether the person was told of what the visit found."""
 
 
 @dataclass(frozen=True)
@@ -482,6 +490,12 @@ class VisitBundle:
     """Of the device: the one in force on the day of the visit."""
     notes: tuple[Note, ...] = ()
     """About the visit and its exams, oldest first."""
+    room_noise: RoomNoise | None = None
+    """Where it was: the newest measurement of that day or before."""
+    findings: tuple[ShiftFinding, ...] = ()
+    """Of its full audiograms against the baselines, where the clinic has worked them out."""
+    signatures: tuple[Signature, ...] = ()
+    """Of whoever signed the visit, newest last; the rest is then what the newest one is of."""
 
 
 @dataclass(frozen=True)

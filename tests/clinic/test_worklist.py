@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from earshift.clinic.review import sign
 from earshift.clinic.site import SETTINGS, change_setting, site_settings
 from earshift.clinic.worklist import (
     WHYS,
@@ -130,7 +131,7 @@ class Event:
     gap: int  # days since the event before
     ear: str
     what: str
-    closed: bool
+    fate: str  # of its verdict: open, closed, signed, or signed and told by letter
 
 
 DECISIONS = ("changed", "unchanged", "inconclusive", "not determinable")
@@ -139,7 +140,7 @@ EVENTS = st.builds(
     gap=st.sampled_from([0, 1, 5, 29, 40, 300, 365, 400]),
     ear=st.sampled_from(EARS),
     what=st.sampled_from([*DECISIONS, "full", "worse", "partial", "open", "paused", "abandoned"]),
-    closed=st.booleans(),
+    fate=st.sampled_from(["open", "open", "closed", "signed", "told"]),
 )
 
 
@@ -179,11 +180,23 @@ def lived(store: Store, life: Life) -> tuple[Person, int, dict[str, list[tuple[i
             taken(store, person, day, event.ear, "screen", state=event.what)
             running |= event.what != "abandoned"
             continue
-        closes = event.closed and event.what not in ("partial", "unchanged")
-        if closes:
+        fate = "open" if event.what in ("partial", "unchanged") else event.fate
+        if fate == "closed":
             store.close_verdict(exam, author="rv", reason="seen by Dr K")
-        done[event.ear].append((day, "closed " + event.what if closes else event.what))
+        elif fate != "open":
+            signed(store, exam)
+        if fate == "told":
+            visit = store.exam(exam).visit_id
+            store.add_follow_up(visit, "letter", author="mh", done_on=on(day), done_by="mh")
+        done[event.ear].append((day, event.what if fate == "open" else f"{fate} {event.what}"))
     return person, day, done, running
+
+
+def signed(store: Store, exam_id: int) -> None:
+    sign(store, store.exam(exam_id).visit_id, author="rv", name="Dr K", meaning="reviewed")
+
+
+SETTLED = ("closed", "signed", "told")
 
 
 def verdicts(tests: list[tuple[int, str]]) -> list[str]:
@@ -191,7 +204,7 @@ def verdicts(tests: list[tuple[int, str]]) -> list[str]:
     found: list[str] = []
     baseline = None
     for _, what in tests:
-        plain = what.removeprefix("closed ")
+        plain = what.split(" ", 1)[1] if what.startswith(SETTLED) else what
         if plain in ("full", "worse"):
             if baseline is None:
                 baseline = plain
@@ -201,8 +214,15 @@ def verdicts(tests: list[tuple[int, str]]) -> list[str]:
                 worse = plain == "worse" and baseline == "full"
                 found.append("unchanged" if not worse else what)
         elif plain in DECISIONS:
-            found.append("closed" if what != plain else plain)
+            # A signature is no full audiogram: what a screen calls for is still to be done.
+            found.append("closed" if what.startswith("closed") else plain)
     return found
+
+
+def untold(tests: list[tuple[int, str]]) -> bool:
+    """Whether a shift was signed of which nobody told the person."""
+    full = [what for _, what in tests if what.split()[-1] in ("full", "worse")]
+    return bool(full) and full[0].endswith("full") and "signed worse" in full
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -231,16 +251,14 @@ def test_everybody_is_listed_unless_nothing_is_left_to_do(
     inside = all(day is not None and today <= day + INTERVAL for day in newest.values())
     said = {ear: verdicts(tests) for ear, tests in done.items()}
     decided = all(
-        not words or words[-1] == "unchanged" or words[-1].startswith("closed")
+        not words or words[-1] == "unchanged" or words[-1].startswith(SETTLED)
         for words in said.values()
-    )
+    ) and not any(untold(tests) for tests in done.values())
     if not (inside and not running and decided):
         assert mine, (life, today)
     calm = all(
-        word == "unchanged" or word.startswith("closed")
-        for words in said.values()
-        for word in words
-    )
+        word == "unchanged" or word.startswith(SETTLED) for words in said.values() for word in words
+    ) and not any(untold(tests) for tests in done.values())
     soon = any(day is None or today >= day + INTERVAL - NOTICE for day in newest.values())
     if inside and not running and calm and not soon:
         assert mine == [], (life, today)
@@ -293,10 +311,11 @@ def test_a_screen_is_not_an_audiogram(clinic: Store, worker: Person) -> None:
 
 def test_a_changed_screen_asks_for_a_full_audiogram(clinic: Store, worker: Person) -> None:
     changed = screen(clinic, worker, 100, "left", "changed")
-    (item,) = worklist(clinic, on(131)).items
+    (item,) = worklist(clinic, on(131), why="audiogram").items
     assert (item.why, item.ears, item.by, item.overdue_days, item.exam_id) == (
         *("audiogram", ("left",), on(130), 1), changed,
     )  # fmt: skip
+    assert lines(clinic, 131, why="review") == [("A1", "review", 24)]
     full(clinic, worker, 131, "left", 35.0)
     assert lines(clinic, 139) == [("A1", "review", 1)]
 
@@ -316,8 +335,8 @@ def test_an_inconclusive_screen_has_a_window_of_its_own(clinic: Store, worker: P
 def test_both_ears_for_one_reason_are_one_line(clinic: Store, worker: Person) -> None:
     for ear in EARS:
         screen(clinic, worker, 50, ear, "changed")
-    (item,) = worklist(clinic, on(51)).items
-    assert item.ears == EARS
+    items = worklist(clinic, on(51)).items
+    assert [(item.why, item.ears) for item in items] == [("review", EARS), ("audiogram", EARS)]
 
 
 def test_simulated_and_relative_tests_keep_no_date(clinic: Store) -> None:
@@ -342,7 +361,7 @@ def test_a_reviewer_closes_and_reopens(clinic: Store, worker: Person) -> None:
     with pytest.raises(Refusal, match="closed already"):
         close_verdict(clinic, exam, author="rv", reason="again")
     reopen_verdict(clinic, exam, author="rv", reason="was another person's")
-    assert lines(clinic, 101) == [("A1", "audiogram", 0)]
+    assert lines(clinic, 101) == [("A1", "review", 0), ("A1", "audiogram", 0)]
     with pytest.raises(Refusal, match="is not closed"):
         reopen_verdict(clinic, exam, author="rv", reason="again")
     running = taken(clinic, worker, 100, "left", "screen", state="paused")

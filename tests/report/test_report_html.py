@@ -1,7 +1,7 @@
 """The report as HTML: hostile and damaged data, the file, every word translated."""
 
 import re
-from dataclasses import fields, replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +132,9 @@ def marked_words() -> Words:
     """Every text of the report between marks, as a translator's trial."""
 
     def mark(value: Any) -> Any:
+        if is_dataclass(value):
+            marked = {each.name: mark(getattr(value, each.name)) for each in fields(value)}
+            return type(value)(**marked)
         return f"«{value}»" if isinstance(value, str) else {k: f"«{v}»" for k, v in value.items()}
 
     return Words(**{each.name: mark(getattr(ENGLISH, each.name)) for each in fields(Words)})

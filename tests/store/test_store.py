@@ -289,6 +289,44 @@ def filled(store: Store, database: str) -> str:
                 tables.login_attempts,
                 {"name_sha256": "x", "address": "x", "succeeded": True, "at": now},
             ),
+            (tables.work_relations, {"exam_id": 1, "related": True, "name": "Dr K", "reason": "x"}),
+            (
+                tables.signatures,
+                {
+                    "person_id": person.id,
+                    "owner_id": person.id,
+                    "visit_id": 1,
+                    "name": "K",
+                    "meaning": "reviewed",
+                    "sha256": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
+                },
+            ),
+            (
+                tables.signed,
+                {
+                    "signature_id": 1,
+                    "person_id": person.id,
+                    "owner_id": person.id,
+                    "content": "{}",
+                    "about": {},
+                },
+            ),
+            (
+                tables.follow_ups,
+                {
+                    "person_id": person.id,
+                    "visit_id": 1,
+                    "kind": "letter",
+                    "done": True,
+                    "done_on": now.date(),
+                    "done_by": "mh",
+                    "details": "",
+                },
+            ),
+            (
+                tables.room_noise,
+                {"measured_on": now.date(), "room": "", "instrument": "", "levels": {}},
+            ),
         ):
             common = {"at": now, "author": "mh"}
             known = {name: value for name, value in common.items() if name in table.c}

@@ -20,7 +20,7 @@ HOSTILE = "<script>alert('1')</script>\"&{{ 7*7 }}{nb}%s{name}"
 class Document(HTMLParser):
     """The elements of an HTML page, its visible text, and whether every tag was closed."""
 
-    VOID = ("meta", "circle", "polyline", "polygon")
+    VOID = ("meta", "br", "circle", "polyline", "polygon")
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -731,7 +731,11 @@ def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
     for exam in test["exams"]:
         assert desk.get(f"/exams/{exam['id']}")["decision"] == "unchanged"
     desk.post(f"/visits/{test['visit']}/release", {"released": True}, 204)
-    assert "is not met" in listener.call()["released"][0]["words"]
+    released = listener.call()["released"][0]
+    assert released["words"].startswith("Right ear: average at 2-4 kHz is")
+    assert released["headline"] == "Your right ear hears as before"
+    assert "1 in" in " ".join(released["plain"])
+    assert released["tested_hz"]
     desk.post(f"/visits/{test['visit']}/release", {"released": False}, 204)
     shown = listener.call()
     assert shown["released"] is None

@@ -43,9 +43,10 @@ def report(
     with opened(db) as store:
         if kind not in (".html", ".pdf"):
             raise Refusal("the name of a report must end in .html or .pdf", got=out.name)
+        from earshift.clinic.review import report_bundle
         from earshift.report import write_html, write_pdf
 
-        bundle = store.visit_bundle(visit_id)
+        bundle = report_bundle(store, visit_id)
         if kind == ".html":
             write_html(bundle, out)
             warnings = []

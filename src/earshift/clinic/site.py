@@ -82,11 +82,28 @@ SETTINGS = (
     ),
     Setting(
         "review_days",
-        "After a full audiogram that meets the rule, a reviewer decides within this time",
+        "After a test that found a change, a reviewer signs or closes it within this time",
         7,
         "days",
         "29 CFR 1904.10(b)(4): a shift that the retest confirms is recorded within 7 days",
         highest=365,
+    ),
+    Setting(
+        "letter_days",
+        "After a standard threshold shift was signed, the person is told in writing within this "
+        "time",
+        21,
+        "days",
+        "29 CFR 1910.95(g)(8)(i): in writing within 21 days of the determination",
+        highest=365,
+    ),
+    Setting(
+        "age_correction",
+        "Standard threshold shifts are corrected for age by Appendix F, at 2000, 3000 and 4000 Hz. "
+        "The 25 dB of the 300 log never are. NIOSH advises against correcting anybody for age",
+        False,
+        "",
+        "29 CFR 1910.95(g)(10)(ii) allows it; the table is that of 30 CFR 62, which is the same",
     ),
 )
 BY_NAME = {one.name: one for one in SETTINGS}
@@ -130,6 +147,8 @@ def change_setting(
     if checked == site_settings(store)[name].value:
         raise Refusal(f"{name} is {_as_typed(checked)} already")
     store.set_site_setting(name, checked, author=author, reason=reason)
+    if name == "age_correction":  # what was found of everybody may be another thing now
+        store.mark_everybody()
     return site_settings(store)[name]
 
 

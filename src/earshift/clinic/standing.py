@@ -9,7 +9,9 @@ screen has raised:
 - a full audiogram that meets the rule against the baseline calls for a reviewer, and so does one
   that follows either of these and cannot be judged;
 - a later "unchanged", by a screen or a full audiogram, ends it; so does a reviewer who closes the
-  verdict with a reason, and a professional who makes the audiogram the baseline.
+  verdict with a reason, and a professional who makes the audiogram the baseline;
+- a reviewer's signature ends the review: of a screen's change the full audiogram is still to be
+  done, and of a standard threshold shift that was signed the person is to be told in writing.
 
 An exam that was begun and neither finished nor given up is listed until it is.
 """
@@ -17,23 +19,22 @@ An exam that was begun and neither finished nor given up is listed until it is.
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Any
 
+from earshift.clinic.levels import age_correction, complete, levels_of, unreliable
 from earshift.clinic.plan import CLINIC_RULE
-from earshift.engine.audiogram import Audiogram
 from earshift.engine.refusal import Refusal
-from earshift.engine.rules import as_rule, judge_ear
-from earshift.engine.values import EARS, HEARING_LEVEL, RELATIVE_LEVEL
+from earshift.engine.rules import AgeCorrection, Rule, as_rule, judge_ear
+from earshift.engine.values import EARS
 from earshift.engine.verdict import NOTCH
-from earshift.records import DoneTest, HistoryOfTests, Standing, StoredTest, Task
+from earshift.records import DoneTest, HistoryOfTests, Person, Standing, StoredTest, Task
 
-SIX_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0)  # 29 CFR 1910.95(h)(1)
 UNFINISHED, AUDIOGRAM, RETEST, REVIEW = "unfinished", "audiogram", "retest", "review"
+LETTER = "letter"
 WAITING, CONFIRMED, NOT_CONFIRMED, CLOSED = "waiting", "confirmed", "not confirmed", "closed"
 
 
-def standing_of(history: HistoryOfTests) -> Standing:
-    """What one person's tests come to."""
+def standing_of(history: HistoryOfTests, *, age_corrected: bool = False) -> Standing:
+    """What one person's tests come to, with or without age correction of OSHA's rule."""
     tasks = [
         Task(UNFINISHED, test.ear, test.day.toordinal(), test.id)
         for test in history.tests
@@ -41,13 +42,23 @@ def standing_of(history: HistoryOfTests) -> Standing:
     ]
     done = [test for test in history.tests if test.state == "done"]
     ears = {
-        ear: _Ear([test for test in done if test.ear == ear], history.baselines.get(ear))
+        ear: _Ear(
+            [test for test in done if test.ear == ear],
+            history.baselines.get(ear),
+            history.person if age_corrected else None,
+        )
         for ear in EARS
     }
     pending = [
-        Task(one.why, ear, _ordinal(one.test), one.test.id)
+        Task(why, ear, _ordinal(one.test), one.test.id)
         for ear, of_ear in ears.items()
         if (one := of_ear.pending) is not None
+        for why in (one.why, *((REVIEW,) if one.why == AUDIOGRAM and not one.test.signed else ()))
+    ]
+    pending += [
+        Task(LETTER, test.ear, test.shift_since.toordinal(), test.id)
+        for test in done
+        if test.shift_since is not None and not test.letter_sent and not test.closed
     ]
     full_day, full_ears = _oldest({ear: of_ear.full_on for ear, of_ear in ears.items()})
     any_day, any_ears = _oldest({ear: of_ear.tested_on for ear, of_ear in ears.items()})
@@ -58,7 +69,7 @@ def standing_of(history: HistoryOfTests) -> Standing:
         any_ears=any_ears,
         tasks=(*tasks, *_together(pending)),
         tested=tuple(
-            DoneTest(test.id, ear, test.day.toordinal(), of_ear.complete(test), of_ear.shift(test))
+            DoneTest(test.id, ear, test.day.toordinal(), complete(test), of_ear.shift(test))
             for ear, of_ear in ears.items()
             for test in of_ear.tests
             if test.day is not None
@@ -89,30 +100,6 @@ def _together(tasks: Sequence[Task]) -> list[Task]:
     return list(found.values())
 
 
-def levels_of(test: StoredTest) -> Audiogram | None:
-    """The thresholds of an audiogram or a finished full exam, in dB HL; None of anything else."""
-    if test.kind == "audiogram":
-        return Audiogram.from_dict(test.design)
-    shown = test.shown or {}
-    if test.kind != "exam" or _unit(test.design) == RELATIVE_LEVEL or not shown.get("thresholds"):
-        return None
-    heard: dict[float, float] = {}
-    beyond: dict[float, float] = {}
-    for one in shown["thresholds"]:
-        (beyond if one["censored"] == "above" else heard)[one["frequency_hz"]] = one["level_db_hl"]
-    return Audiogram(heard, no_response_db_hl=beyond)
-
-
-def _unit(design: dict[str, Any]) -> str:
-    domain = design.get("domain")
-    return HEARING_LEVEL if domain is None else str(domain["intensity"]["unit"])
-
-
-def unreliable(test: StoredTest) -> bool:
-    """Whether silence was reported as heard too often in a full exam."""
-    return test.kind == "exam" and (test.shown or {}).get("reliability") == "poor"
-
-
 def _for_a_notch(test: StoredTest) -> bool:
     return test.kind == "screen" and test.design.get("hypotheses") == NOTCH
 
@@ -129,6 +116,7 @@ class _Ear:
 
     tests: list[StoredTest]
     chosen: int | None  # the baseline that a professional chose
+    aged: Person | None  # whose shifts are corrected for age; None: nobody's are
     pending: _Pending | None = None
     full_on: date | None = None
     tested_on: date | None = None
@@ -147,15 +135,6 @@ class _Ear:
             if test.day is not None:
                 self._take(test, test.day)
 
-    def complete(self, test: StoredTest) -> bool:
-        """Whether this is an audiogram as the regulation has it."""
-        known = self.levels[test.id]
-        return (
-            known is not None
-            and not unreliable(test)
-            and all(f in known.thresholds_db_hl or f in known.no_response_db_hl for f in SIX_HZ)
-        )
-
     def shift(self, test: StoredTest) -> str:
         return self.shifts.get(test.id, "")
 
@@ -165,7 +144,7 @@ class _Ear:
         self.tested_on = day if self.tested_on is None else max(day, self.tested_on)
         if test.kind == "screen":
             self._take_screen(test)
-        elif self.complete(test):
+        elif complete(test):
             self.full_on = day if self.full_on is None else max(day, self.full_on)
             self._take_full(test)
         elif unreliable(test) and not test.closed and self.pending is None:
@@ -190,7 +169,7 @@ class _Ear:
             self.shifts[test.id] = CONFIRMED
         elif decision == "unchanged":
             self._settle(NOT_CONFIRMED)
-        settled = decision == "unchanged" or test.closed or test.id == self.chosen
+        settled = decision == "unchanged" or test.closed or test.signed or test.id == self.chosen
         if settled:
             self.pending = None
         elif decision == "changed" or self.pending is not None:
@@ -209,10 +188,18 @@ class _Ear:
         before, now = self.levels.get(reference or 0), self.levels[test.id]
         if before is None or now is None or self.places[reference or 0] >= self.places[test.id]:
             return None
-        return judge_ear(_known(rule), before, now).decision
+        asked = _known(rule)
+        age = self._age(asked, self.tests[self.places[reference or 0]].day, test.day)
+        return judge_ear(asked, before, now, age).decision
+
+    def _age(self, rule: Rule, before: date | None, now: date | None) -> AgeCorrection | None:
+        if self.aged is None or now is None or rule.name != CLINIC_RULE:
+            return None
+        age = age_correction(self.aged, before, now)
+        return None if isinstance(age, str) else age
 
 
-def _known(rule: str | None) -> Any:
+def _known(rule: str | None) -> Rule:
     """The rule of a screen if audiograms can be judged by it, else the clinic's."""
     try:
         return as_rule(rule or CLINIC_RULE)

@@ -2,16 +2,24 @@
 
 Listed is whoever has not left and was not erased, and of whom one of these holds on that day: an
 ear was never tested; its interval is over, or soon will be; an exam is not finished; a verdict
-calls for a retest, a full audiogram or a reviewer (`earshift.clinic.standing`). Nothing falls off
-the list by growing old.
+calls for a retest, a full audiogram, a reviewer or a letter (`earshift.clinic.standing`). Nothing
+falls off the list by growing old.
 """
 
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 
 from earshift.clinic.devices import DeviceToday, device_today
 from earshift.clinic.site import Settled, site_settings
-from earshift.clinic.standing import AUDIOGRAM, RETEST, REVIEW, UNFINISHED, standing_of
+from earshift.clinic.standing import (
+    AUDIOGRAM,
+    LETTER,
+    RETEST,
+    REVIEW,
+    UNFINISHED,
+    standing_of,
+)
 from earshift.engine.refusal import Conflict, Refusal
 from earshift.records import Closing, WorkRow
 from earshift.store import Store, WorkFilter
@@ -21,7 +29,8 @@ WHYS = {
     UNFINISHED: "test not finished",
     AUDIOGRAM: "full audiogram after a change",
     RETEST: "retest: nothing was decided",
-    REVIEW: "review: the audiogram meets the rule",
+    REVIEW: "review: changed, and nobody has signed",
+    LETTER: "letter: tell the person of the shift",
     FIRST: "never tested in full",
     DUE: "periodic test",
 }
@@ -66,7 +75,9 @@ class Worklist:
 
 def refresh(store: Store, *, everybody: bool = False) -> int:
     """Work out again how people stand of whom something new is known."""
-    return store.refresh_standings(standing_of, everybody=everybody)
+    corrected = bool(site_settings(store)["age_correction"].value)
+    derive = partial(standing_of, age_corrected=corrected)
+    return store.refresh_standings(derive, everybody=everybody)
 
 
 def worklist(
@@ -109,6 +120,7 @@ def windows(settled: dict[str, Settled]) -> dict[str, int]:
         AUDIOGRAM: int(settled["retest_days"].value),
         RETEST: int(settled["inconclusive_retest_days"].value),
         REVIEW: int(settled["review_days"].value),
+        LETTER: int(settled["letter_days"].value),
         FIRST: int(settled["baseline_within_days"].value),
         DUE: int(settled["test_interval_days"].value),
     }

@@ -63,3 +63,6 @@ class Page:
     banner: str = ""
     banner_means: str = ""
     cautions: tuple[str, ...] = ()
+    review_heading: str = ""
+    review: tuple[str, ...] = ()
+    """What was found, measured and signed, in sentences."""

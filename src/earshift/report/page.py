@@ -14,6 +14,7 @@ from earshift.engine.values import EARS
 from earshift.records import Note, Person, Visit, VisitBundle
 from earshift.report.content import Fact, NoteText, Page
 from earshift.report.ear import ear_section, untested
+from earshift.report.findings import review_sentences
 from earshift.report.text import (
     LONGEST_TEXT,
     day_of,
@@ -72,11 +73,18 @@ def compose(bundle: VisitBundle, words: Words) -> Page:
                 visit.started_at,
                 *(result.at for each in bundle.exams for result in each.results),
                 *(note.at for note in bundle.notes),
+                *(one.at for one in bundle.signatures),
             ]
         ),
         banner=words.simulated if simulated else "",
         banner_means=words.simulated_means if simulated else "",
         cautions=_visit_cautions(bundle, words),
+        review_heading=words.review.heading,
+        review=review_sentences(
+            bundle,
+            {one.id: moment(one.at, visit.zone, words) for one in bundle.signatures},
+            words.review,
+        ),
     )
     return map_text(page, harmless)
 

@@ -239,6 +239,10 @@ class _Sheet:
     def _closing(self) -> Column:
         page = self.page
         lines = self._legend()
+        if page.review:
+            lines += self._heading(page.review_heading, self.width)
+        for text in page.review:
+            lines += self._lines(text, BODY, self.width)
         if page.notes:
             lines += self._heading(page.notes_heading, self.width)
         for note in page.notes:

@@ -6,11 +6,11 @@ from datetime import date
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, ScalarSelect, Select, delete, func, insert, select
+from sqlalchemy import Connection, ScalarSelect, Select, delete, func, insert, or_, select
 
 from earshift.engine.checks import whole
 from earshift.records import Merge, Person
-from earshift.store import checks, rows
+from earshift.store import chain, checks, rows
 from earshift.store import tables as t
 from earshift.store.database import CODES_LOCK, forget, reading, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
@@ -185,7 +185,7 @@ def delete_visits(connection: Connection, person_id: int) -> None:
     connection.execute(delete(t.voids).where(t.voids.c.trial_id.in_(trials)))
     connection.execute(delete(t.baselines).where(t.baselines.c.person_id == person_id))
     connection.execute(delete(t.merges).where(t.merges.c.person_id == person_id))
-    for table in (t.closings, t.presses, t.results, t.trials, t.exam_states):
+    for table in (t.work_relations, t.closings, t.presses, t.results, t.trials, t.exam_states):
         connection.execute(delete(table).where(table.c.exam_id.in_(exams)))
     # A screen goes before the exam it refers to, which is always an older row.
     for exam_id in connection.execute(exams.order_by(t.exams.c.id.desc())).scalars().all():
@@ -285,7 +285,8 @@ class People(Part):
     ) -> Person:
         """Delete identity, its history and all notes; with `delete_trials` the visits as well.
 
-        A tombstone stays. Free text elsewhere (reasons, sources, checklists) belongs to the visits
+        What was signed goes, and what was done after it. A tombstone stays, and so do signatures
+        with their hashes. Free text elsewhere (reasons, sources, checklists) belongs to the visits
         and goes only with them. Backups made before still hold everything.
         """
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
@@ -299,11 +300,19 @@ class People(Part):
                 "reason": reason,
                 "trials_deleted": bool(delete_trials),
             }
-            connection.execute(
-                insert(t.erasures), [{"person_id": one, **tombstone} for one in records]
-            )
+            for one in records:
+                connection.execute(insert(t.erasures).values(person_id=one, **tombstone))
+                said = select(func.max(t.audit.c.id)).where(t.audit.c.subject == f"people:{one}")
+                chain.note(connection, "audit", connection.execute(said).scalar_one())
             for table in (t.notes, t.identities, t.standings, t.tasks, t.tested):
                 connection.execute(delete(table).where(table.c.person_id.in_(records)))
+            signed, acts = t.signed, t.follow_ups
+            connection.execute(
+                delete(signed).where(
+                    or_(signed.c.person_id.in_(records), signed.c.owner_id.in_(records))
+                )
+            )
+            connection.execute(delete(acts).where(acts.c.person_id.in_(records)))
             for one in records if delete_trials else ():
                 delete_visits(connection, one)
             erased = person_of(connection, person_id)

@@ -6,7 +6,7 @@ their rows out again by the clinic's rules, which it is given; nothing here is t
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -84,6 +84,7 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
             .order_by(t.closings.c.id)
         )
     }
+    signed, shifts, told = _signed(connection, owner)
     tests: dict[int, list[StoredTest]] = {one: [] for one in known}
     found = connection.execute(
         select(
@@ -113,6 +114,10 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
                 shown=shown.get(row.id),
                 reference_exam_id=row.reference_exam_id,
                 closed=closed.get(row.id, False),
+                visit_id=row.visit_id,
+                signed=row.id in signed,
+                shift_since=shifts.get(row.id),
+                letter_sent=row.visit_id in told,
             )
         )
     baselines: dict[int, dict[str, int]] = {one: {} for one in known}
@@ -126,6 +131,28 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
         )
         for one, person in known.items()
     ]
+
+
+def _signed(
+    connection: Connection, person_ids: Iterable[int]
+) -> tuple[set[int], dict[int, date], set[int]]:
+    """Exams that were signed, since when those that were signed as shifts are, and visits whose
+    person was told by letter."""
+    s, a, f = t.signatures, t.signed, t.follow_ups
+    ids = list(person_ids)
+    newest: dict[int, dict[str, Any]] = {}
+    said = select(s.c.visit_id, a.c.about).join(a, a.c.signature_id == s.c.id)
+    for row in connection.execute(said.where(s.c.person_id.in_(ids)).order_by(s.c.id)):
+        newest[row.visit_id] = row.about
+    signed = {exam for about in newest.values() for exam in about["exams"]}
+    shifts = {
+        int(exam): date.fromisoformat(day)
+        for about in newest.values()
+        for exam, day in about["shift_since"].items()
+    }
+    letters = select(f.c.visit_id, f.c.done).where(f.c.kind == "letter", f.c.person_id.in_(ids))
+    sent = {row.visit_id: row.done for row in connection.execute(letters.order_by(f.c.id))}
+    return signed, shifts, {visit for visit, done in sent.items() if done}
 
 
 def _rows_of(history: HistoryOfTests, standing: Standing) -> dict[str, Any]:
@@ -209,7 +236,7 @@ def _branches(wanted: WorkFilter) -> dict[str, Select[Any]]:
         ),
     }
     k = t.tasks
-    for why in ("unfinished", "audiogram", "retest", "review"):
+    for why in ("unfinished", "audiogram", "retest", "review", "letter"):
         found[why] = (
             select(k.c.person_id, k.c.why, k.c.ears, k.c.day, k.c.exam_id, *who)
             .join(s, s.c.person_id == k.c.person_id)
@@ -256,10 +283,7 @@ class Standings(Part):
     def refresh_standings(self, derive: Derive, *, everybody: bool = False) -> int:
         """Work out again how people stand of whom something new is known, or everybody."""
         if everybody:
-            with writing(self.engine) as connection:
-                connection.execute(
-                    insert(t.stale).from_select(["person_id"], select(t.people.c.id))
-                )
+            self.mark_everybody()
         with reading(self.engine) as connection:
             if connection.execute(select(t.stale.c.id).limit(1)).first() is None:
                 return 0
@@ -270,6 +294,16 @@ class Standings(Part):
             if done == 0:
                 return total
             total += done
+
+    def mark_everybody(self) -> None:
+        """Let everybody be worked out again: what the clinic goes by has changed."""
+        with writing(self.engine) as connection:
+            connection.execute(insert(t.stale).from_select(["person_id"], select(t.people.c.id)))
+
+    def history_of_tests(self, person_id: int) -> HistoryOfTests:
+        """One person's tests, as the clinic's rules read them."""
+        with reading(self.engine) as connection:
+            return _histories(connection, [people.person_of(connection, person_id)])[0]
 
     def work(
         self, wanted: WorkFilter, *, start: int, limit: int | None

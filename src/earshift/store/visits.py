@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 
 from sqlalchemy import Connection, Select, func, select
 
+from earshift.acts import RoomNoise
 from earshift.records import (
     VISIT_MODES,
     Device,
@@ -68,9 +69,29 @@ def bundles_of(connection: Connection, visits: Sequence[Visit]) -> list[VisitBun
                 calibrations.get(visit.device_id or 0, ()), local_day(visit)
             ),
             notes=notes.get(visit.id, ()),
+            room_noise=_noise_of(connection, visit),
         )
         for visit in visits
     ]
+
+
+def _noise_of(connection: Connection, visit: Visit) -> RoomNoise | None:
+    """The newest measurement by the day of a visit: of its device's room, else of the site."""
+    if visit.mode in ("simulated", "imported"):
+        return None
+    n = t.room_noise
+    newest = (
+        select(n)
+        .where(n.c.measured_on <= local_day(visit))
+        .order_by(n.c.measured_on.desc(), n.c.id.desc())
+        .limit(1)
+    )
+    own = [] if visit.device_id is None else [n.c.device_id == visit.device_id]
+    for where in (*own, n.c.device_id.is_(None)):
+        found = connection.execute(newest.where(where)).first()
+        if found is not None:
+            return rows.to_record(RoomNoise, found)
+    return None
 
 
 @cache

@@ -106,6 +106,7 @@ class ExamSummary(Answer):
     decision: str | None
     next_step: str | None  # of a screen that decided nothing: more tones, better reference, retest
     words: str | None
+    sentence: str | None  # the verdict in one sentence; of older results all of its words
     p_changed: float | None
     tones: int | None
     source: str
@@ -118,7 +119,8 @@ class HistoryPoint(Answer):
     exam: str
     kind: str
     unit: str
-    thresholds: dict[str, float]
+    thresholds: dict[str, float]  # where tones were given
+    no_response: dict[str, float]  # the level up to which nothing was heard
     p_changed: float | None
     decision: str | None
 
@@ -383,9 +385,28 @@ class PresentationShown(Answer):
     gap_ms: int
 
 
+class ThresholdShown(Answer):
+    frequency_hz: float
+    level: float
+    low: float
+    high: float
+    censored: str | None  # below, above
+
+
 class Released(Answer):
+    """What the person tested may know of an ear, in plain words, and the audiogram to them."""
+
     words: str
     decision: str | None
+    ear: str
+    headline: str
+    plain: list[str]  # what was found, how sure that is, what it means, what comes next
+    caution: str
+    unit: str
+    thresholds: list[ThresholdShown]
+    reference: list[ThresholdShown]
+    tested_hz: list[float]
+    reference_tested_hz: list[float]
 
 
 class Counted(Answer):
@@ -479,64 +500,7 @@ class Stopped(Input):
     reason: Literal["panic", "pause", "hidden", "device", "interrupted", "error"]
 
 
-# The live view
-
-
-class TrialShown(Answer):
-    number: int
-    kind: str  # tone, catch, practice
-    frequency_hz: float
-    level: float | None
-    heard: bool
-    void: bool
-    at: datetime | None
-
-
-class ThresholdShown(Answer):
-    frequency_hz: float
-    level: float
-    low: float
-    high: float
-    censored: str | None  # below, above
-
-
-class ProbabilityAt(Answer):
-    tone: int
-    p: float
-
-
-class DecisionLimits(Answer):
-    """Probabilities at which a screen decides: its Bayes factor at the prevalence it expects."""
-
-    changed_at: float
-    unchanged_at: float
-
-
-class Live(Answer):
-    number: int
-    kind: str
-    ear: str
-    state: str
-    unit: str
-    rule: str | None
-    words: str
-    decision: str | None
-    reason: str | None  # why nothing was decided; only of a screen by a rule or for a notch
-    next_step: str | None  # more tones, better reference, retest
-    reliability: str | None
-    attention: float | None  # probability of having been attentive at the last tone
-    p_not_listening: float | None  # probability that the answers do not follow the tones
-    notes: list[str]
-    tones: int
-    max_tones: int
-    catch_trials: int
-    false_alarms: int
-    presses: int
-    trials: list[TrialShown]
-    thresholds: list[ThresholdShown]
-    reference: list[ThresholdShown]
-    p_changed: list[ProbabilityAt]
-    limits: DecisionLimits | None
+# A simulated person
 
 
 class Try(Input):

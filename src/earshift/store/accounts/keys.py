@@ -30,7 +30,7 @@ from earshift.store import tables as t
 from earshift.store.errors import NoSuchRow
 from earshift.store.rows import Part
 
-ROLES = ("examiner", "admin")  # each may do what those before it may
+ROLES = ("examiner", "reviewer", "admin")  # each may do what those before it may
 # One number for PostgreSQL's advisory locks, as in `store.database`.
 ACCOUNTS_LOCK = 7305139
 

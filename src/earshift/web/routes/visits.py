@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
+from earshift.clinic.review import report_bundle
 from earshift.devices.delivery import Delivery
 from earshift.engine.refusal import Conflict
 from earshift.store.accounts import LINK_HOURS
@@ -68,7 +69,7 @@ def report_html(visit_id: m.Id, here: Here, user: Examiner) -> HTMLResponse:
 
     number = here.row("visits", visit_id)
     here.viewed(user, f"visits:{number}")
-    page = render_html(here.store.visit_bundle(number))
+    page = render_html(report_bundle(here.store, number))
     return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="report.html"'})
 
 
@@ -90,7 +91,7 @@ def report_pdf(
     here.viewed(user, f"visits:{number}")
     with tempfile.TemporaryDirectory(prefix="earshift-report-") as folder:
         file = Path(folder) / "report.pdf"
-        write_pdf(here.store.visit_bundle(number), file, paper)
+        write_pdf(report_bundle(here.store, number), file, paper)
         content = file.read_bytes()
     return Response(
         content,

@@ -4,7 +4,7 @@
 import { at, get, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
 import { EARS } from "./ears.js";
-import { dayText, decisionBadge, hertz, localTime, nameOf, percent } from "./format.js";
+import { dayText, decisionBadge, hertz, localTime, nameOf } from "./format.js";
 import { historyView } from "./history.js";
 import {
   acting, formOf, giveUp, handle, hide, inputOf, onSubmit, say, setHeading, toggles, typed,
@@ -21,9 +21,10 @@ async function show() {
   setHeading(nameOf(person));
   byId("heading").dir = "auto";
   showIdentity(person);
-  fill(byId("history"), historyView(person.history));
+  fill(byId("history"), historyView(person.history, person.baselines));
   showExams(person.exams);
   showBaselines(person);
+  showReviews(await get(at("/api/people/{person}/reviews", names)));
   await showNotes(person.notes);
 }
 
@@ -129,7 +130,7 @@ function showExams(exams) {
 /** @param {ExamSummary} exam */
 function examRow(exam) {
   const result = exam.decision
-    ? [decisionBadge(exam.decision, exam.next_step), exam.p_changed === null ? null : ` ${percent(exam.p_changed)}`]
+    ? [decisionBadge(exam.decision, exam.next_step), el("span", { class: "hint" }, " ", exam.sentence)]
     : [exam.kind === "audiogram" ? exam.source : word("state", exam.state)];
   return [
     el("a", { href: `/exams/${exam.id}` }, dayText(exam.measured_on ?? t("person.no_day"))),
@@ -186,6 +187,33 @@ onSubmit(formOf("baseline"), async (fields) => {
   say(t("person.baseline_saved", { ear: word("ear", ear) }));
   await show();
 });
+
+// Review, and what was done about shifts
+
+const FEW_REVIEWS = 5;
+
+/** @param {VisitReview[]} reviews */
+function showReviews(reviews) {
+  const worth = reviews.filter(
+    (one, n) => n < FEW_REVIEWS || one.findings.some((found) => found.decision === "changed"),
+  );
+  const lines = worth.map(({ visit, on, findings, signature, follow_ups }) => {
+    const signed = signature
+      ? t("person.review_signed", { name: signature.name, meaning: word("meaning", signature.meaning) })
+      : t("person.review_unsigned");
+    const done = follow_ups.map((one) =>
+      el("p", { class: "hint", dir: "auto" }, t("review.follow_done", {
+        what: word("follow_up", one.kind), day: one.done_on, by: one.done_by,
+      })),
+    );
+    const found = findings.map((one) =>
+      el("p", { class: one.decision === "changed" ? "caution" : "hint" }, one.sentences[0]),
+    );
+    const link = el("a", { href: `/visits/${visit}/review` }, t("person.review_of", { day: on }));
+    return el("li", {}, link, ", ", el("span", { dir: "auto" }, signed), found, done);
+  });
+  fill(byId("reviews"), lines.length ? lines : el("li", { class: "quiet" }, t("person.no_reviews")));
+}
 
 // Notes
 

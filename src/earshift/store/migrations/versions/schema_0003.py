@@ -1,4 +1,5 @@
-"""The clinic's working day: employment, site settings, closed verdicts, merged records, worklist.
+"""The clinic's working day: employment, site settings, merged records, worklist, and the reviewer's
+acts: closed verdicts, signatures, follow-ups, words on work-relatedness; room noise.
 
 Frozen: written out here and not taken from `tables`, which moves on with later schemas.
 """
@@ -29,6 +30,9 @@ SAID_OF = {
     "exam_states": OF_EXAM,
     "results": OF_EXAM,
     "closings": OF_EXAM,
+    "work_relations": OF_EXAM,
+    "signatures": PERSON,
+    "follow_ups": PERSON,
 }
 
 
@@ -55,12 +59,21 @@ def upgrade() -> None:
         *text("author", "reason"),
     )
     new_table("site_settings", *text("name"), json("value"), at(), *text("author", "reason"))
+    _make_review()
     _make_rebuilt()
     for name, table, columns in (
         ("closings_of_exam", "closings", ["exam_id", "id"]),
         ("merges_of_person", "merges", ["person_id", "id"]),
         ("merges_into", "merges", ["into_id"]),
         ("site_settings_by_name", "site_settings", ["name", "id"]),
+        ("work_relations_of_exam", "work_relations", ["exam_id", "id"]),
+        ("signatures_of_visit", "signatures", ["visit_id", "id"]),
+        ("signatures_of_person", "signatures", ["person_id", "id"]),
+        ("signed_of_person", "signed", ["person_id"]),
+        ("signed_of_owner", "signed", ["owner_id"]),
+        ("follow_ups_of_visit", "follow_ups", ["visit_id", "id"]),
+        ("follow_ups_of_person", "follow_ups", ["person_id", "id"]),
+        ("room_noise_by_day", "room_noise", ["device_id", "measured_on", "id"]),
         ("standings_by_full_day", "standings", ["full_day", "from_day", "person_id", "left_day"]),
         ("standings_by_any_day", "standings", ["any_day", "from_day", "person_id", "left_day"]),
         ("stale_by_person", "stale", ["person_id"]),
@@ -76,9 +89,68 @@ def upgrade() -> None:
     append_only("closings", owner=f"({EXAM})")
     append_only("merges", owner="{row}.person_id")
     append_only("site_settings")
+    append_only("work_relations", owner=f"({EXAM})")
+    append_only("signatures")  # who, when, what it means, and the hash: they outlive the person
+    append_only(
+        "signed",
+        owner="{row}.person_id OR person_id = {row}.owner_id",
+        goes_with_identity=True,
+        unique="signature_id = NEW.signature_id",
+    )
+    append_only("follow_ups", owner="{row}.person_id", goes_with_identity=True)
+    append_only("room_noise")
     op.execute("INSERT INTO stale (person_id) SELECT id FROM people")
     for table, people in SAID_OF.items():
         _mark_stale(table, people)
+
+
+def _make_review() -> None:
+    new_table(
+        "work_relations",
+        of("exams", "exam_id"),
+        sa.Column("related", sa.Boolean),
+        at(),
+        *text("author", "name", "reason"),
+    )
+    # A visit's id and no reference to it: the visit can be erased, its signatures stay.
+    new_table(
+        "signatures",
+        of("people", "person_id"),
+        of("people", "owner_id"),
+        sa.Column("visit_id", ID, nullable=False),
+        of("signatures", "amends_id", nullable=True),
+        at(),
+        *text("author", "name", "meaning", "sha256"),
+    )
+    # The text that the hash is of. It names the visit's owner, of whom the visit may be another
+    # record: it goes with either.
+    new_table(
+        "signed",
+        of("signatures", "signature_id", unique=True),
+        of("people", "person_id"),
+        of("people", "owner_id"),
+        *text("content"),
+        json("about"),
+    )
+    new_table(
+        "follow_ups",
+        of("people", "person_id"),
+        of("visits", "visit_id"),
+        *text("kind"),
+        sa.Column("done", sa.Boolean, nullable=False),
+        sa.Column("done_on", sa.Date, nullable=False),
+        at(),
+        *text("author", "done_by", "details"),
+    )
+    new_table(
+        "room_noise",
+        sa.Column("measured_on", sa.Date, nullable=False),
+        of("devices", "device_id", nullable=True),
+        *text("room", "instrument"),
+        json("levels"),
+        at(),
+        *text("author"),
+    )
 
 
 def _make_rebuilt() -> None:
@@ -120,7 +192,7 @@ def _make_rebuilt() -> None:
 def _mark_stale(table: str, people: str) -> None:
     """Whoever writes, and by whatever program: what is worked out of a person is so again."""
     body = f"INSERT INTO stale (person_id) {people}"
-    if op.get_bind().dialect.name == "sqlite":
+    if op.get_context().dialect.name == "sqlite":
         op.execute(f"CREATE TRIGGER {table}_stale AFTER INSERT ON {table} BEGIN {body}; END")
         return
     op.execute(

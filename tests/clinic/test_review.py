@@ -1,0 +1,403 @@
+"""Review and sign-off: what OSHA's rules say, what is signed, and what follows from it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_worklist import both, full, lines, on, screen, taken, visit_on
+
+from earshift.clinic.findings import findings_of
+from earshift.clinic.review import (
+    add_follow_up,
+    add_room_noise,
+    letter_of,
+    report_bundle,
+    require_reviewer,
+    review_of,
+    reviews_of,
+    say_work_related,
+    sign,
+)
+from earshift.clinic.site import change_setting
+from earshift.clinic.worklist import close_verdict, worklist
+from earshift.days import today
+from earshift.devices.noise import check_noise
+from earshift.engine.refusal import Refusal
+from earshift.records import Person
+from earshift.report import render_html
+from earshift.report.findings import finding_sentences
+from earshift.report.letter import compose_letter, render_letter
+from earshift.report.letter_pdf import letter_pdf
+from earshift.store import Store
+from earshift.store.accounts import Accounts
+from support.report_text import Document
+
+ZONE = "Europe/Berlin"
+SIGNER: dict[str, Any] = {"author": "kp", "name": "Dr K. Park", "meaning": "reviewed"}
+
+
+@pytest.fixture
+def clinic(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "clinic.db") as opened:
+        yield opened
+
+
+@pytest.fixture
+def worker(clinic: Store) -> Person:
+    """Both ears at 10 dB HL on the first day; the right one at 35 dB HL a hundred days later."""
+    person = clinic.add_person(
+        author="mh", code="A1", name="Ann Öz", sex="female", birth_date=date(1980, 1, 1)
+    )
+    both(clinic, person, 0)
+    return person
+
+
+def shifted(store: Store, person: Person, level: float = 35.0) -> tuple[int, int]:
+    """A full audiogram of the right ear that is worse: its exam and visit."""
+    exam = full(store, person, 100, "right", level)
+    return exam, store.exam(exam).visit_id
+
+
+def text_of(html: str) -> str:
+    return " ".join(" ".join(Document(html).texts).split())
+
+
+# What the rules say
+
+
+def test_a_shift_is_judged_with_its_number_and_its_baseline(clinic: Store, worker: Person) -> None:
+    exam, _ = shifted(clinic, worker)
+    (found,) = findings_of(clinic, worker.id, {exam})
+    assert (found.decision, found.shift_db, found.level_db_hl) == ("changed", 25.0, 35.0)
+    assert (found.day, found.baseline_day) == (on(100), on(0))
+    assert found.recordable is None  # nobody has said whether work has a part in it
+    first, age, log = finding_sentences(found)
+    assert first == (
+        "Right ear: average at 2, 3 and 4 kHz 25 dB worse than at the baseline of 2020-01-06: a "
+        "standard threshold shift (10 dB or more; 29 CFR 1910.95(g)(10)(i))."
+    )
+    assert "this site does not correct for age" in age
+    assert "not decided, as nobody has said whether the shift is related to work" in log
+
+
+@pytest.mark.parametrize(
+    ("level", "related", "recordable"),
+    [(35.0, True, True), (35.0, False, False), (24.0, True, False), (25.0, True, True)],
+)
+def test_recordable_needs_25_db_and_a_professionals_word(
+    clinic: Store, worker: Person, level: float, related: bool, recordable: bool
+) -> None:
+    exam, _ = shifted(clinic, worker, level)
+    say_work_related(clinic, exam, related, author="kp", name="Dr K", reason="exposed at 92 dBA")
+    (found,) = findings_of(clinic, worker.id, {exam})
+    assert found.recordable is recordable
+    log = finding_sentences(found)[-1]
+    assert f"(29 CFR 1904.10): {'yes' if recordable else 'no'}: the average now" in log
+    assert "says Dr K" in log
+
+
+def test_age_correction_is_off_until_the_site_settles_it(clinic: Store) -> None:
+    """The worked example of Appendix F: male, 27 to 32 years; 13.33 dB, 11.67 dB corrected."""
+    person = clinic.add_person(
+        author="mh", code="F1", sex="male", birth_date=on(0) - timedelta(days=27 * 365 + 40)
+    )
+    five_years = 5 * 365 + 10
+    before = {500.0: 0.0, 1000.0: 0.0, 2000.0: 0.0, 3000.0: 0.0, 4000.0: 5.0, 6000.0: 5.0}
+    now = {500.0: 5.0, 1000.0: 5.0, 2000.0: 10.0, 3000.0: 10.0, 4000.0: 25.0, 6000.0: 20.0}
+    taken(clinic, person, 0, "right", levels=before)
+    exam = taken(clinic, person, five_years, "right", levels=now)
+    (found,) = findings_of(clinic, person.id, {exam})
+    assert found.shift_db == pytest.approx(40 / 3)
+    assert found.age_db == pytest.approx(5 / 3)
+    assert not found.age_counts
+    change_setting(clinic, "age_correction", "yes", author="kp", reason="company policy")
+    (found,) = findings_of(clinic, person.id, {exam})
+    assert found.age_counts
+    assert found.decision == "changed"  # 11.67 dB
+    assert "1.7 dB of it are age alone, which leaves 11.7 dB" in finding_sentences(found)[1]
+
+
+def test_age_correction_can_take_a_shift_away_from_the_worklist(clinic: Store) -> None:
+    person = clinic.add_person(
+        author="mh", code="M1", sex="male", birth_date=date(1970, 1, 1), hired_on=on(0)
+    )
+    both(clinic, person, 0)
+    ten_years = 3650
+    for ear in ("right", "left"):
+        full(clinic, person, ten_years, ear, 21.0)
+    assert [why for _, why, _ in lines(clinic, ten_years)] == ["review"]
+    change_setting(clinic, "age_correction", "yes", author="kp", reason="company policy")
+    assert lines(clinic, ten_years) == []
+    found = findings_of(clinic, person.id)
+    assert [one.decision for one in found] == ["unchanged", "unchanged"]
+    assert [one.shift_db for one in found] == [11.0, 11.0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"birth_date": None}, "the date of birth is not recorded"),
+        ({"sex": "other"}, "Appendix F has tables for male and female only"),
+        ({"birth_date": date(2020, 3, 1)}, "does not go with the days of the tests"),
+    ],
+)
+def test_who_cannot_be_corrected_for_age_is_judged_without(
+    clinic: Store, worker: Person, changes: dict[str, Any], why: str
+) -> None:
+    change_setting(clinic, "age_correction", "yes", author="kp", reason="company policy")
+    clinic.correct_person(worker.id, author="mh", reason="as said", **changes)
+    exam, _ = shifted(clinic, worker)
+    (found,) = findings_of(clinic, worker.id, {exam})
+    assert (found.decision, found.age_counts, found.age_db) == ("changed", False, None)
+    assert why in finding_sentences(found)[1]
+
+
+def test_only_full_audiograms_after_a_baseline_are_judged(clinic: Store, worker: Person) -> None:
+    screen(clinic, worker, 50, "right", "changed")
+    taken(clinic, worker, 60, "right", levels={2000.0: 60.0, 3000.0: 60.0, 4000.0: 60.0})
+    full(clinic, worker, 70, "right", 60.0, reliability="poor")
+    assert findings_of(clinic, worker.id) == []
+
+
+def test_what_was_not_heard_is_at_least(clinic: Store, worker: Person) -> None:
+    exam, _ = shifted(clinic, worker)
+    (found,) = findings_of(clinic, worker.id, {exam})
+    said = finding_sentences(replace(found, at_least=True))
+    assert "at least 25 dB worse" in said[0]
+    for shift, words in ((-6.0, "6 dB better"), (0.0, "neither worse nor better")):
+        one = replace(found, shift_db=shift, decision="unchanged")
+        assert f"{words} than at the baseline" in finding_sentences(one)[0]
+    unknown = replace(found, shift_db=None, decision="not determinable", age_db=None)
+    assert "cannot be said" in finding_sentences(unknown)[0]
+
+
+# Signing
+
+
+def test_a_signed_report_is_made_from_what_was_signed(clinic: Store, worker: Person) -> None:
+    _, visit = shifted(clinic, worker)
+    review = review_of(clinic, visit)
+    assert (review.signed, review.signatures, review.obstacle) == (None, (), "")
+    signature = sign(clinic, visit, seen=review.seen, **SIGNER)
+    clinic.correct_person(worker.id, author="mh", reason="married", name="Ann Young")
+    clinic.add_note(worker.id, author="mh", text="written later", visit_id=visit)
+    page = text_of(render_html(report_bundle(clinic, visit)))
+    assert "Ann Öz" in page
+    assert "Ann Young" not in page
+    assert "written later" not in page
+    assert "Electronically signed by Dr K. Park, reviewed, on " in page
+    assert signature.sha256 in page
+    assert "25 dB worse than at the baseline of 2020-01-06" in page
+    review = review_of(clinic, visit)
+    assert review.changed_since
+    amended = sign(
+        clinic, visit, amends=signature.id, reason="new name", **{**SIGNER, "meaning": "approved"}
+    )
+    page = text_of(render_html(report_bundle(clinic, visit)))
+    assert "Ann Young" in page
+    assert "This amends the signature of Dr K. Park" in page
+    assert review_of(clinic, visit).signatures == (signature, amended)
+    assert not review_of(clinic, visit).changed_since
+
+
+def test_what_was_not_seen_is_not_signed(clinic: Store, worker: Person) -> None:
+    _, visit = shifted(clinic, worker)
+    seen = review_of(clinic, visit).seen
+    change_setting(clinic, "age_correction", "yes", author="kp", reason="policy")
+    with pytest.raises(Refusal, match="has changed since it was read") as refused:
+        sign(clinic, visit, seen=seen, **SIGNER)
+    assert refused.value.code == "changed-meanwhile"
+    signature = sign(clinic, visit, **SIGNER)
+    with pytest.raises(Refusal, match="was signed by another meanwhile"):
+        sign(clinic, visit, **SIGNER)
+    assert review_of(clinic, visit).signatures == (signature,)
+
+
+def test_what_is_not_finished_or_nobodys_is_not_signed(clinic: Store, worker: Person) -> None:
+    cases = {
+        "not finished": clinic.exam(taken(clinic, worker, 10, "left", state="paused")).visit_id,
+        "nothing of this visit": visit_on(clinic, worker, 11),
+        "simulated": clinic.exam(full(clinic, worker, 12, "left", mode="simulated")).visit_id,
+    }
+    for said, visit in cases.items():
+        with pytest.raises(Refusal, match=said):
+            sign(clinic, visit, **SIGNER)
+        assert clinic.signatures(visit) == []
+
+
+def test_only_reviewers_and_admins_sign_where_there_are_users(clinic: Store) -> None:
+    assert require_reviewer(clinic, "anybody") == "anybody"
+    accounts = Accounts(clinic)
+    password = "a long enough password"
+    for name, role in (("ada", "admin"), ("rea", "reviewer"), ("ed", "examiner")):
+        accounts.add_user(name, password, role=role, author="ada")
+    assert require_reviewer(clinic, "rea") == "rea"
+    assert require_reviewer(clinic, "ada") == "ada"
+    for name in ("ed", "anybody"):
+        with pytest.raises(Refusal, match="only a reviewer can do this") as refused:
+            require_reviewer(clinic, name)
+        assert refused.value.code == "not-a-reviewer"
+    accounts.change_user("rea", state="disabled", author="ada", reason="left")
+    with pytest.raises(Refusal, match="only a reviewer"):
+        require_reviewer(clinic, "rea")
+
+
+def test_an_erased_person_leaves_signature_and_hash(clinic: Store, worker: Person) -> None:
+    _, visit = shifted(clinic, worker)
+    signature = sign(clinic, visit, **SIGNER)
+    clinic.erase_person(worker.id, author="mh", reason="asked")
+    review = review_of(clinic, visit)
+    assert (review.signed, review.signatures) == (None, (signature,))
+    page = text_of(render_html(report_bundle(clinic, visit)))
+    assert signature.sha256 in page
+    assert "What was signed was erased with the person" in page
+    assert "Ann" not in page
+    with pytest.raises(Refusal, match="the person was erased"):
+        sign(clinic, visit, amends=signature.id, reason="x", **SIGNER)
+    with pytest.raises(Refusal, match="was erased with the person"):
+        letter_of(clinic, visit)
+
+
+# What follows
+
+
+def test_the_letter_is_due_21_days_after_the_signature(clinic: Store, worker: Person) -> None:
+    _, visit = shifted(clinic, worker)
+    with pytest.raises(Refusal, match="the letter follows from the signature"):
+        letter_of(clinic, visit)
+    sign(clinic, visit, **SIGNER)
+    signed_on = today(ZONE)
+    due = signed_on + timedelta(days=21)
+    assert review_of(clinic, visit).letter_by == due
+    (item,) = worklist(clinic, due, why="letter").items
+    assert (item.by, item.overdue_days, item.ears) == (due, 0, ("right",))
+    assert worklist(clinic, due + timedelta(days=1), why="letter").items[0].overdue_days == 1
+    # An amendment starts no new period.
+    first = clinic.signatures(visit)[-1]
+    sign(clinic, visit, amends=first.id, reason="typing error", **SIGNER)
+    assert review_of(clinic, visit).letter_by == due
+    add_follow_up(clinic, visit, "letter", author="mh", done_on=signed_on, done_by="mh")
+    assert worklist(clinic, due, why="letter").items == ()
+    add_follow_up(clinic, visit, "letter", author="mh", done_on=signed_on, done_by="mh", done=False)
+    assert worklist(clinic, due, why="letter").total == 1
+
+
+def test_a_closed_verdict_needs_no_letter(clinic: Store, worker: Person) -> None:
+    exam, visit = shifted(clinic, worker)
+    close_verdict(clinic, exam, author="kp", reason="wax")
+    sign(clinic, visit, **SIGNER)
+    assert review_of(clinic, visit).letter_by is None
+    with pytest.raises(Refusal, match="there is nothing to tell"):
+        letter_of(clinic, visit)
+
+
+def test_the_letter_says_what_was_signed_in_plain_words(clinic: Store, worker: Person) -> None:
+    _, visit = shifted(clinic, worker)
+    signature = sign(clinic, visit, **SIGNER)
+    clinic.correct_person(worker.id, author="mh", reason="married", name="Ann Young")
+    bundle, site = letter_of(clinic, visit)
+    page = text_of(render_letter(bundle, site))
+    assert "Dear Ann Öz," in page
+    assert "on average 25 dB louder to be heard than at your baseline of 6 January 2020" in page
+    assert "29 CFR 1910.95(g)(8)" in page
+    assert "Hearing protectors: you will be fitted" in page
+    assert signature.sha256 in page
+    for paper in ("a4", "letter"):
+        assert letter_pdf(bundle, site, paper).startswith(b"%PDF")
+    with pytest.raises(Refusal, match="paper must be one of"):
+        letter_pdf(bundle, site, "a5")
+    unrelated = tuple(
+        replace(one, work_related=False, work_said_by="Dr K") for one in bundle.findings
+    )
+    steps = compose_letter(replace(bundle, findings=unrelated), site).steps
+    assert steps[0].startswith("Dr K found that the change is not related to your work")
+    with pytest.raises(Refusal, match="a letter is made from a signed visit"):
+        compose_letter(replace(bundle, findings=()), site)
+
+
+def test_follow_ups_of_a_shift_are_kept_with_who_and_when(clinic: Store, worker: Person) -> None:
+    _, visit = shifted(clinic, worker)
+    day = on(110)
+    for kind in ("protector", "training", "referral"):
+        add_follow_up(clinic, visit, kind, author="mh", done_on=day, done_by="Ms Weber")
+    newest, *before = reviews_of(clinic, worker.id)
+    assert [one.decision for one in newest.findings] == ["changed"]
+    assert [one.findings for one in before] == [(), ()]
+    assert [(one.kind, one.done_on, one.done_by) for one in newest.follow_ups] == [
+        ("protector", day, "Ms Weber"),
+        ("training", day, "Ms Weber"),
+        ("referral", day, "Ms Weber"),
+    ]
+    assert {one.kind for one in review_of(clinic, visit).follow_ups} == {
+        *("protector", "training", "referral"),
+    }
+    tomorrow = today(ZONE) + timedelta(days=2)
+    for wrong in (on(99), tomorrow):
+        with pytest.raises(Refusal, match="between the visit"):
+            add_follow_up(clinic, visit, "training", author="mh", done_on=wrong, done_by="x")
+    with pytest.raises(Refusal, match="the letter follows from the signature"):
+        add_follow_up(clinic, visit, "letter", author="mh", done_on=day, done_by="x")
+
+
+def test_a_word_on_work_needs_a_shift(clinic: Store, worker: Person) -> None:
+    exam = full(clinic, worker, 100, "right", 12.0)
+    with pytest.raises(Refusal, match="no full audiogram with a standard threshold shift"):
+        say_work_related(clinic, exam, True, author="kp", name="Dr K", reason="x")
+
+
+# Room noise
+
+QUIET = {"500": 30, "1000": 30, "2000": 30, "4000": 30, "8000": 30}
+
+
+@pytest.mark.parametrize(
+    ("levels", "transducer", "state", "words"),
+    [
+        (QUIET, "supra-aural", "within", "within the limits for supra-aural earphones"),
+        ({**QUIET, "500": 40}, "supra-aural", "within", "29 CFR 1910.95 Appendix D"),
+        ({**QUIET, "500": 40.5}, "supra-aural", "over", "500 Hz 40.5 dB (limit 40)"),
+        ({**QUIET, "500": 45}, "insert", "within", "49 CFR 227 Appendix D"),
+        ({**QUIET, "4000": 51}, "insert", "over", "4000 Hz 51 dB (limit 50)"),
+        ({"500": 30}, "insert", "incomplete", "not measured at 1000 Hz, 2000 Hz"),
+        ({"500": 60}, "insert", "over", "TOO LOUD"),
+        (QUIET, "circumaural", "no limit known", "no limit known for circumaural earphones"),
+        (QUIET, "unknown", "no limit known", "no limit known"),
+    ],
+)
+def test_room_noise_against_the_limits(
+    levels: dict[str, float], transducer: str, state: str, words: str
+) -> None:
+    check = check_noise(levels, transducer)
+    assert check.state == state
+    assert words in check.words
+
+
+@pytest.mark.parametrize(
+    ("levels", "said"),
+    [
+        ({}, "at least one octave band"),
+        ({"700": 30}, "an octave band is one of 125, 250, 500"),
+        ({"500": "loud"}, "must be a number of dB SPL from -10 to 140"),
+        ({"500": "30,5"}, "must be a number of dB SPL"),
+        ({"500": "nan"}, "must be a number of dB SPL"),
+        ({"500": 200}, "from -10 to 140"),
+    ],
+)
+def test_wrong_room_noise_is_refused(clinic: Store, levels: dict[str, Any], said: str) -> None:
+    day = today(ZONE)
+    with pytest.raises(Refusal, match=said):
+        add_room_noise(clinic, levels, author="mh", measured_on=day, zone=ZONE)
+    with pytest.raises(Refusal, match="today or before"):
+        add_room_noise(clinic, QUIET, author="mh", measured_on=day + timedelta(days=1), zone=ZONE)
+    assert clinic.room_noise() == []
+
+
+def test_room_noise_is_on_the_report(clinic: Store, worker: Person) -> None:
+    _, visit = shifted(clinic, worker)
+    add_room_noise(clinic, QUIET, author="mh", measured_on=on(99), zone=ZONE, room="booth 1")
+    page = text_of(render_html(report_bundle(clinic, visit)))
+    assert "Room noise measured on 2020-04-14, booth 1: 500 Hz 30 dB" in page
+    assert "no limit known for unknown earphones" in page
