@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: docs demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers picture screenshots constraints clean help
+.PHONY: docs demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -144,6 +144,9 @@ results-rules: $(STAMP) ## run the studies of clinical verdicts and write their 
 # First exams by AEPsych on the same listeners; after `make bench-peers`, which builds its environment.
 results-peers: $(STAMP)
 	$(BIN)/python benchmarks/peer_exams.py $(EARS) results/rules --peers .venv-peers/bin/python --count 8
+
+results-other: $(STAMP) ## whether intervals hold the truth on other axes: docs/any-test-coverage.md
+	$(BIN)/python studies/other_axes.py docs
 
 results-paper: $(STAMP) ## the paper's part of the results alone: under half an hour on 2 cores
 	@test -r $(EARS) || { echo "make results-paper needs the real ears: $(EARS) (set DATA=FOLDER)"; exit 1; }

@@ -175,7 +175,7 @@ def test_a_persons_verdict_has_rows_of_both_ears() -> None:
     screen.tell(es.Tone(2000.0, 40.0, "left"), True)
     verdict = screen.verdict([2000.0])
     assert [(row["ear"], row["tones"]) for row in verdict.rows()] == [("right", 0), ("left", 1)]
-    assert "left:" in verdict._repr_html_()
+    assert "Left ear:" in verdict._repr_html_()
 
 
 # In a notebook ----------------------------------------------------------------------------------

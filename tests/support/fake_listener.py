@@ -123,8 +123,8 @@ def fake_app(exams: dict[str, FakeExam]) -> FastAPI:
         loader=FileSystemLoader(WEB / "templates"), autoescape=select_autoescape()
     )
 
-    def texts_below(prefix: str) -> dict[str, str]:
-        return {key: text for key, text in texts.items() if key.startswith(prefix)}
+    def texts_below(*prefixes: str) -> dict[str, str]:
+        return {key: text for key, text in texts.items() if key.startswith(prefixes)}
 
     @app.get("/listen")
     def page() -> HTMLResponse:

@@ -8,6 +8,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, Route
 
+from earshift.records import ExamRecord
+from earshift.web import views
 from support.browser import served
 from support.fake_listener import FAST, RELATIVE, FakeExam, fake_app, tone
 from support.house import QUICK, House, open_house
@@ -640,16 +642,42 @@ def test_the_page_of_a_tone_and_of_silence_are_the_same(room: Room) -> None:
     assert shown[1].replace("0 of", "1 of") == shown[3]
 
 
+def released_verdict() -> dict[str, Any]:
+    """A stored result as the listener is told of it."""
+    levels = [
+        {"frequency_hz": f, "level_db_hl": 20.0, "low_db_hl": 12.0, "high_db_hl": 28.0,
+         "censored": None}
+        for f in (1000.0, 2000.0, 4000.0)
+    ]  # fmt: skip
+    shown = {
+        "verdict": {"decision": "unchanged", "p_changed": 0.003, "rule": "osha-sts"},
+        "words": "All of it.",
+        "thresholds": levels,
+        "reference_thresholds": levels,
+        "tested_hz": [2000.0, 4000.0],
+        "reference_tested_hz": [1000.0, 2000.0, 4000.0],
+    }
+    exam = ExamRecord(1, 1, "right", "screen", "done", {}, "0")
+    return views.released(exam, shown).model_dump()
+
+
 def test_the_end_shows_a_verdict_only_when_it_was_released(room: Room) -> None:
     exam = FakeExam([])
     listener = room(exam)
     listener.at("over")
     assert "Your examiner will tell you the result" in listener.page.inner_text("#over")
-    exam.released = [{"words": "No change from your last test.", "decision": "unchanged"}]
+    exam.released = [released_verdict()]
     listener.page.reload()
     listener.at("over")
-    assert "No change from your last test." in listener.page.inner_text("#over")
-    assert "Your examiner will tell" not in listener.page.inner_text("#over")
+    text = listener.page.inner_text("#over")
+    assert "Your right ear hears as before" in text
+    assert "About 1 in 300 such ears is called wrongly." in text
+    assert "Come to your next regular test." in text
+    assert "see a doctor today" in text
+    assert "Your examiner will tell" not in text
+    # A circle where tones were given and on the earlier test, line and band elsewhere.
+    assert listener.page.locator("#over .audiogram .now circle").count() == 2 + 1
+    assert listener.page.locator("#over .audiogram .reference circle").count() == 3 + 1
 
 
 # Whole tests on the real app ----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import Rule
 from earshift.engine.screen import Screen
 from earshift.engine.values import EARS
+from earshift.engine.verdict import NOTCH
 from earshift.records import ExamRecord, Visit
 from earshift.store import Store
 
@@ -110,6 +111,33 @@ def plan_screen(
     )
     remarks = (comparison, *delivery.remarks) if comparison else delivery.remarks
     return Plan(ear, screen, record.id, replace(delivery, remarks=remarks))
+
+
+def plan_notch(
+    store: Store,
+    person_id: int,
+    ear: str,
+    *,
+    simulated: bool = False,
+    device_id: int | None = None,
+    delivery: Delivery | None = None,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    max_tones: int | None = None,
+) -> Plan:
+    """A screen of one ear for a notch around 3-6 kHz. It asks of today alone: no reference."""
+    delivery = delivery or Delivery()
+    own_device = device_id if delivery.relative else None
+    screen = Screen(
+        hypotheses=NOTCH,
+        other_ear=_other_ear(store, person_id, checked_ear(ear), simulated, own_device),
+        transducer="unknown" if device_id is None else store.device(device_id).transducer,
+        seed=_seed(seed),
+        max_tones=max_tones,
+        domain=delivery.domain,
+        limits=limits or delivery.limits(ear),
+    )
+    return Plan(ear, screen, delivery=delivery)
 
 
 def plan_continuation(store: Store, screen: ExamRecord) -> Plan:

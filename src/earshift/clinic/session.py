@@ -8,6 +8,7 @@ at the end stores the result as it was shown. The command line and the web drive
 import copy
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,14 @@ from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.refusal import Conflict, Refusal
 from earshift.engine.screen import Screen
 from earshift.engine.tone import Tone
-from earshift.records import ExamRecord, ExamSnapshot, ResultRecord, TrialRecord, measured_on
+from earshift.records import (
+    ExamRecord,
+    ExamSnapshot,
+    ResultRecord,
+    TrialRecord,
+    measured_on,
+    visit_day,
+)
 from earshift.store import Store
 from earshift.store.errors import ExamChanged
 from earshift.store.trials import live_trials
@@ -384,10 +392,12 @@ class Session:
             raise Conflict(
                 "{exam} has no answers yet: there is nothing to show", exam=self.record.id
             )
-        cleared = isinstance(self.procedure, Screen) and self.procedure.decision == "unchanged"
+        decision = self.procedure.decision if isinstance(self.procedure, Screen) else None
+        cleared = decision in ("unchanged", "no notch")
         if cleared and self._catch_missing:
             raise Conflict(
-                "{exam} cannot end as unchanged before at least one silent trial has been answered",
+                f"{{exam}} cannot end as {decision} before at least one silent trial has been "
+                "answered",
                 exam=self.record.id,
             )
         # What reads records takes an exam that is done for a full one.
@@ -448,4 +458,21 @@ class Session:
             cautions=(self.caution, *self.delivery.remarks, unit if self.delivery.relative else ""),
             ended=ended,
             judged=ended or self.tones > 0 or self.record.state == "done",
+            since=self._since,
         )
+
+    @cached_property
+    def _since(self) -> str | None:
+        """When the reference was measured, as a verdict says it: the year, or in this one the day.
+
+        None where there is no reference, or nobody knows its day.
+        """
+        number = self.record.reference_exam_id
+        if number is None:
+            return None
+        then = self.store.exam(number)
+        day = measured_on(then, self.store.visit(then.visit_id))
+        if day is None:
+            return None
+        now = visit_day(self.store.visit(self.record.visit_id))
+        return day.isoformat() if day.year == now.year else str(day.year)

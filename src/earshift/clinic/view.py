@@ -17,6 +17,7 @@ from earshift.engine.thresholds import (
     positive_slope_samples,
     thresholds_from_samples,
 )
+from earshift.engine.tone import Trial
 from earshift.engine.verdict import Verdict, reliability
 from earshift.records import TrialRecord
 
@@ -68,8 +69,10 @@ class ExamView:
     """Of a screen for a rule."""
     verdict: Verdict | None
     """Of a screen with answers."""
+    sentence: str
+    """A screen's verdict in one sentence; nothing before the first answer."""
     words: str
-    """What the exam says, in sentences; nothing before the first answer."""
+    """All that the exam says, in sentences; it begins with that one."""
     reliability: str | None
     """good, fair or poor, by the answers to silence; none before the first answer."""
     attention: float | None
@@ -80,6 +83,10 @@ class ExamView:
     """Now, at the frequencies that may be played; none before the first answer."""
     reference_thresholds: tuple[Threshold, ...]
     """Of a screen: what it is compared with."""
+    tested_hz: tuple[float, ...]
+    """Frequencies at which tones were answered: elsewhere thresholds are inferred."""
+    reference_tested_hz: tuple[float, ...]
+    """The same of the reference."""
     tones: int
     """Answered tones; practice and silence not counted."""
     max_tones: int
@@ -124,6 +131,9 @@ class ExamView:
             "unit": self.unit,
             "complete": self.complete,
             "words": self.words,
+            "sentence": self.sentence,
+            "tested_hz": list(self.tested_hz),
+            "reference_tested_hz": list(self.reference_tested_hz),
         }
         if self.kind == "exam":  # a screen's verdict holds it
             result["reliability"] = self.reliability
@@ -144,18 +154,21 @@ def view_of(
     cautions: Iterable[str] = (),
     ended: bool = False,
     judged: bool = True,
+    since: str | None = None,
 ) -> ExamView:
     """The view of a procedure. Each estimate is computed once.
 
+    `since` is the year or the day of the reference, where it is known.
     `cautions` follow the verdict's words. An exam that has `ended` says so before its state does.
     What is not `judged` has no verdict, words and thresholds yet.
     """
     verdict = procedure.verdict() if judged and isinstance(procedure, Screen) else None
-    graded, words = None, ""
+    graded, sentence, words = None, "", ""
     attention: float | None = None
     p_not_listening: float | None = None
     if verdict is not None:
-        graded, words = verdict.reliability, str(verdict)
+        graded = verdict.reliability
+        sentence, words = verdict.sentence(ear, since), verdict.said(ear, since)
         attention, p_not_listening = verdict.attention, verdict.p_not_listening
     elif judged:
         tones = len(procedure.trials)
@@ -174,6 +187,7 @@ def view_of(
         unit=procedure.domain.intensity.unit,
         rule=procedure.rule if isinstance(procedure, Screen) else None,
         verdict=verdict,
+        sentence=sentence,
         words=" ".join(part for part in (words, *cautions) if part) if judged else "",
         reliability=graded,
         attention=attention,
@@ -181,6 +195,10 @@ def view_of(
         thresholds=tuple(playable_thresholds(procedure)) if judged else (),
         reference_thresholds=(
             tuple(reference_thresholds(procedure)) if isinstance(procedure, Screen) else ()
+        ),
+        tested_hz=tested_frequencies(procedure.trials),
+        reference_tested_hz=(
+            reference_tested_frequencies(procedure) if isinstance(procedure, Screen) else ()
         ),
         tones=len(procedure.trials),
         max_tones=procedure.max_tones,
@@ -273,6 +291,22 @@ def reference_thresholds(screen: Screen) -> list[Threshold]:
     return thresholds_from_samples(
         [(f,) for f in frequencies], -draws[:, 1:] / draws[:, :1], screen.domain
     )
+
+
+def tested_frequencies(trials: Iterable[Trial]) -> tuple[float, ...]:
+    """Where tones were answered, in Hz, each once."""
+    return tuple(sorted({trial.tone.frequency_hz for trial in trials}))
+
+
+def reference_tested_frequencies(screen: Screen) -> tuple[float, ...]:
+    """Where the reference was measured, in Hz; a norm was not measured on this person."""
+    kept = screen.to_dict()["design"]["reference"] or {}
+    if kept.get("kind") == "audiogram":
+        return tuple(one.frequency_hz for one in reference_thresholds(screen))
+    if kept.get("kind") == "exam":
+        trials = kept["data"]["trials"]
+        return tuple(sorted({float(trial["frequency_hz"]) for trial in trials}))
+    return ()
 
 
 def _as_written(audiogram: Audiogram, frequencies: Sequence[float]) -> list[Threshold]:

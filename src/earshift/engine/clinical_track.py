@@ -6,12 +6,13 @@ run of tones serves several rules.
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.engine.amount import Amount
 from earshift.engine.clinical import (
     Listening,
     as_model_units,
@@ -349,6 +350,24 @@ class ClinicalTrack(Track):
             attention=posterior.attention,
             p_not_listening=posterior.p_idle,
             effective_size=posterior.effective_size,
+            amount=self._amount(which),
+        )
+
+    def _amount(self, which: int) -> Amount | None:
+        """The rule's own quantity over the persons; None where nothing of it can be judged."""
+        asking, number = self.asking[which], self._number_of(which)
+        if asking.asked is None or number is None:
+            return None
+        persons = self.posterior.samples(SAMPLES, balanced_for=number)
+        nodes = self.listening.design.prior.nodes_hz
+        found = asking.asked.amount(persons.before, persons.after, nodes)
+        axis = self.setup.domain.intensity
+        now = self.posterior.at(persons.after, found.frequencies_hz, asking.asked.ear)
+        on_thresholds = asking.rule is not None and not asking.rule.needs_reference
+        return replace(
+            found,
+            unit=axis.unit if on_thresholds else "",
+            beyond=bool((np.median(now, axis=0) > axis.values[-1]).any()),
         )
 
     def _all_notes(self, asking: Asking, decision: str) -> list[str]:

@@ -135,7 +135,7 @@ class ScreenViews(Procedure):
     def _repr_html_(self) -> str:
         ears = EARS if self.ears is not None else ("",)
         said = [
-            f"{ear}: {verdict}" if ear else str(verdict)
+            verdict.said(ear or None)
             for ear, verdict in zip(ears, self._verdicts_of_ears(), strict=True)
         ]
         return html(f"Screen: {self._facts()}", said, self.verdict().rows())

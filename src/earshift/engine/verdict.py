@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from earshift.engine import plots
+from earshift.engine.amount import Amount, in_percent
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import rule_title
 from earshift.engine.tables import Row, filled, frame, html
@@ -18,6 +19,10 @@ FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many
 NOT_CONVERGED = "The calculation did not converge fully: treat the numbers with caution."
 NOTCH = "notch"  # the name of the question about a notch
 
+NOTCH_WORDS = (  # what is asked, yes, and no
+    "there is a notch around 3-6 kHz", "a notch around 3-6 kHz", "no notch around 3-6 kHz",
+)  # fmt: skip
+
 REASONS = {
     "evidence": "The answers are not enough to decide.",
     "not heard at every frequency": "A tone still has to be heard at every frequency that counts.",
@@ -25,6 +30,7 @@ REASONS = {
     "not reliable": "The answers are not reliable.",
     "computation": "The calculation did not converge.",
 }
+NO_NUMBERS = ("not reliable", "listener in doubt", "computation")  # reasons to believe none
 NEXT_STEPS = {
     "more tones": "Next step: more tones.",
     "better reference": "Next step: a better reference, such as a full exam.",
@@ -112,6 +118,7 @@ class Verdict:
             or notch.
         p_not_listening: probability that the answers have nothing to do with the tones.
         effective_size: how many persons the numbers rest on, on each side of the question.
+        amount: of a rule, limit or notch: its own quantity with an interval.
     """
 
     decision: str
@@ -134,6 +141,7 @@ class Verdict:
     attention: float | None = None
     p_not_listening: float | None = None
     effective_size: tuple[float, ...] = ()
+    amount: Amount | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data."""
@@ -158,42 +166,79 @@ class Verdict:
         return html(self.decision.capitalize(), [str(self), *_silence(self)], _shift_rows(self))
 
     def __str__(self) -> str:
-        # On other axes than a tone's there is nothing to hear.
-        elsewhere = any(isinstance(shift, PlaceShift) for shift in self.shifts)
+        return self.said()
+
+    def said(self, ear: str | None = None, since: str | None = None) -> str:
+        """The verdict in one sentence, and what belongs behind it."""
+        return " ".join((self.sentence(ear, since), *self.remarks))
+
+    def sentence(self, ear: str | None = None, since: str | None = None) -> str:
+        """The verdict in one sentence, with the rule's own number, and how sure it is.
+
+        `ear` as it is tested, "right" or "left"; `since` the year or the day of the reference.
+        With an ear its name stands first, else what is asked.
+        """
+        found, answer = self._found(since), self._answer(since)
+        if ear is None:
+            said = f"{answer}: {found}" if found else answer
+            return f"{said[0].upper()}{said[1:]}{self._how_sure}"
+        if found and self.decision == "inconclusive":
+            found = f"not decided; {found}"
+        return f"{ear.capitalize()} ear: {found or answer}{self._how_sure}"
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What belongs behind the sentence: why nothing was decided, what would help, notes."""
+        doubt = "" if self.converged else NOT_CONVERGED
+        why = REASONS.get(self.reason, ""), NEXT_STEPS.get(self.next_step, "")
+        return tuple(filter(None, (doubt, *why, self.unverified, *self.notes)))
+
+    @property
+    def _of_tones(self) -> bool:
+        """On other axes than a tone's there is nothing to hear."""
+        return not any(isinstance(shift, PlaceShift) for shift in self.shifts)
+
+    def _found(self, since: str | None) -> str:
+        """How much there is of what the rule speaks of; nothing where that would pass for news."""
+        if self.amount is None or self.decision == "not determinable":
+            return ""
+        if self.reason in NO_NUMBERS:
+            return ""
+        return self.amount.words(_when(since) if since else "the reference")
+
+    def _answer(self, since: str | None) -> str:
+        """Yes, no or neither to what was asked, in words."""
         if self.protocol == NOTCH:
-            words = {
-                "notch": "A notch around 3-6 kHz",
-                "no notch": "No notch around 3-6 kHz",
-                "inconclusive": "It is inconclusive whether there is a notch around 3-6 kHz",
-                "not determinable": "Whether there is a notch around 3-6 kHz is not determinable",
-            }[self.decision]
-            what = "probability of a notch"
-        elif self.rule is None:
-            words = {
-                "changed": f"{'Answers have' if elsewhere else 'Hearing has'} changed from the "
-                "reference",
-                "unchanged": "No change from the reference",
-                "inconclusive": "Inconclusive",
-                "not determinable": "Whether hearing has changed is not determinable",
-            }[self.decision]
-            what = "probability of change"
+            asked, yes, no = NOTCH_WORDS
+        elif self.rule is not None:
+            rule = f"the {rule_title(self.rule)} rule"
+            asked, yes, no = f"{rule} is met", f"{rule} is met", f"{rule} is not met"
         else:
-            rule = f"{rule_title(self.rule)} rule"
-            words = {
-                "changed": f"The {rule} is met",
-                "unchanged": f"The {rule} is not met",
-                "inconclusive": f"It is inconclusive whether the {rule} is met",
-                "not determinable": f"Whether the {rule} is met is not determinable",
-            }[self.decision]
-            what = "probability that it is met"
-        doubt = "" if self.converged else f" {NOT_CONVERGED}"
-        why = " ".join(w for w in (REASONS.get(self.reason), NEXT_STEPS.get(self.next_step)) if w)
-        added = "".join(f" {note}" for note in (why, self.unverified, *self.notes) if note)
-        unit = "trial" if elsewhere else "tone"
-        after = f"after {self.tones} {unit}{'s' if self.tones != 1 else ''}"
-        if self.decision == "not determinable":  # a probability would pass for an answer
-            return f"{words} {after}.{doubt}{added}"
-        return f"{words}: {what} {self.p_changed:.1%} {after}.{doubt}{added}"
+            who = "hearing has" if self._of_tones else "answers have"
+            then = f"since {since}" if since else "from the reference"
+            asked = yes = f"{who} changed {then}"
+            no = f"no change {then}"
+        return {
+            "changed": yes,
+            "notch": yes,
+            "unchanged": no,
+            "no notch": no,
+            "inconclusive": f"not decided whether {asked}",
+            "not determinable": f"whether {asked} is not determinable",
+        }[self.decision]
+
+    @property
+    def _how_sure(self) -> str:
+        unit = "tone" if self._of_tones else "trial"
+        count = f"{self.tones} {unit}{'s' if self.tones != 1 else ''}"
+        if self.decision == "not determinable" or self.reason in NO_NUMBERS:
+            return f" ({count})."  # a probability would pass for an answer
+        p = in_percent(self.p_changed)
+        if self.decision in ("changed", "notch"):
+            return f". Probability {p}, {count}."
+        what = "of change" if self.rule is None else "that the rule is met"
+        what = "of a notch" if self.protocol == NOTCH else what
+        return f". Probability {what}: {p}, {count}."
 
 
 @dataclass(frozen=True, init=False)
@@ -236,13 +281,27 @@ class PersonVerdict(Verdict):
         return _plot({"right": self.right, "left": self.left}, ax)
 
     def _repr_html_(self) -> str:
-        said = [f"{ear}: {getattr(self, ear)}" for ear in EARS]
+        said = [self.said(ear) for ear in EARS]
         shifts = [{"ear": ear, **row} for ear in EARS for row in _shift_rows(getattr(self, ear))]
         return html(f"{self.decision.capitalize()} (person)", said, shifts)
 
     def __str__(self) -> str:
-        ears = "\n".join(f"{ear}: {getattr(self, ear)}" for ear in EARS)
-        return f"{self.decision.capitalize()}, after {self.tones} tones.\n{ears}"
+        return f"{self.decision.capitalize()}, after {self.tones} tones.\n{self.said()}"
+
+    def sentence(self, ear: str | None = None, since: str | None = None) -> str:
+        """Both ears', or that of one of them."""
+        ears = EARS if ear is None else (ear,)
+        return "\n".join(getattr(self, one).sentence(one, since) for one in ears)
+
+    def said(self, ear: str | None = None, since: str | None = None) -> str:
+        """The same, each with what belongs behind it."""
+        ears = EARS if ear is None else (ear,)
+        return "\n".join(getattr(self, one).said(one, since) for one in ears)
+
+
+def _when(since: str) -> str:
+    """A year or a day, as it stands in a sentence."""
+    return f"in {since}" if len(since) == len("2021") else f"on {since}"
 
 
 def _shift_rows(verdict: Verdict) -> list[Row]:

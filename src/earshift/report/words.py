@@ -240,6 +240,71 @@ class Words:
     note_about: str = "{moment}, {author}"
     note_about_ear: str = "{moment}, {author}, {ear}"
 
+    # For the person whose ear it is. A key is a decision, or what was asked and the decision.
+    plain_headlines: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "changed": "Your {ear} ear: hearing has changed",
+            "shift changed": "Your {ear} ear hears less than before",
+            "improvement changed": "Your {ear} ear hears better than before",
+            "limit changed": "Your {ear} ear is past the limit that was asked about",
+            "unchanged": "Your {ear} ear hears as before",
+            "improvement unchanged": "Your {ear} ear does not hear better than before",
+            "limit unchanged": "Your {ear} ear is within the limit that was asked about",
+            "notch": "Your {ear} ear hears some high tones less than their neighbours",
+            "no notch": "Your {ear} ear: no dip around 4 kHz",
+            "inconclusive": "No clear result for your {ear} ear",
+            "not determinable": "This test cannot say it for your {ear} ear",
+            "exam": "Your {ear} ear was measured",
+        }
+    )
+    plain_louder: str = "Tones at {where} now have to be {low} to {high} dB louder to be heard."
+    plain_at_least: str = "Tones at {where} now have to be at least {low} dB louder to be heard."
+    plain_close: str = (
+        "At {where} it differs from the earlier test by at most about {most} dB. Two tests of the "
+        "same ear often differ by 5 dB."
+    )
+    plain_wrong: str = "About 1 in {count} such ears is called wrongly."
+    plain_hardly_wrong: str = "Fewer than 1 in 1000 such ears are called wrongly."
+    plain_means: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "changed": "This does not say why. Noise on the day before, ear wax or a cold can do "
+            "it, and so can lasting damage by noise.",
+            "unchanged": "Nothing points to a change that counts. It does not say that hearing is "
+            "perfect: only that it is as it was.",
+            "improvement unchanged": "Hearing is about as it was, or less.",
+            "limit changed": "Soft tones that the limit asks for were not heard.",
+            "limit unchanged": "The tones that the limit asks for were heard.",
+            "notch": "Such a dip often comes from noise. This test does not say why it is there.",
+            "no notch": "The dip that noise often leaves is not there.",
+            "inconclusive": "The answers fit both: hearing that has changed, and hearing that has "
+            "not. That happens; it is nobody's fault.",
+            "not determinable": "Some of the tones that are needed could not be played, or nothing "
+            "comparable is known from before.",
+            "exam": "The picture shows the softest tones that you hear. Further down means that "
+            "tones have to be louder.",
+        }
+    )
+    plain_next: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "changed": "Next: a full hearing test soon, after a quiet day and night. Until then, "
+            "protect your ears in noise.",
+            "unchanged": "Next: nothing now. Come to your next regular test.",
+            "improvement changed": "Next: ask whether later tests should be compared with this "
+            "one.",
+            "improvement unchanged": "Next: nothing now. Come to your next regular test.",
+            "limit changed": "Next: a full hearing test.",
+            "notch": "Next: ask for a full hearing test, and protect your ears in noise.",
+            "no notch": "Next: nothing now.",
+            "more tones": "Next: repeat the test, or go on with it.",
+            "better reference": "Next: a full hearing test, so that later tests have something "
+            "sure to be compared with.",
+            "retest": "Next: repeat the test in quiet. Press only when you hear a tone.",
+            "inconclusive": "Next: repeat the test.",
+            "not determinable": "Next: a full hearing test.",
+            "exam": "Next: the examiner tells you what follows from it.",
+        }
+    )
+
     # Always there
     screening: str = "Screening result, not a diagnostic audiogram."
     not_osha: str = "Not an audiogram under 29 CFR 1910.95(h)."

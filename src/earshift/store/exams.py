@@ -123,9 +123,9 @@ def _exam_to_extend() -> Select[Any]:
 
 def insert_exam(connection: Connection, values: Mapping[str, Any], author: str) -> ExamRecord:
     state = "done" if values["kind"] == "audiogram" else "open"
-    row = rows.add_row(connection, t.exams, values, author)
-    add_state(connection, row.id, state, row.engine_version, author, "")
-    return ExamRecord(state=state, **row._mapping)
+    new = rows.add_only(connection, t.exams, values, author)
+    add_state(connection, new, state, values["engine_version"], author, "")
+    return exam_of(connection, new)
 
 
 def add_state(

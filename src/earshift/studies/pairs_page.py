@@ -294,8 +294,8 @@ def _screen_tables(page: Page, screens: Screens) -> None:
     page.add(
         "The references are two exams of 50 tones. Every ear is at least "
         f"{CLEAR_DB:g} dB past the rule or short of it. One: only the right ear changed. The "
-        "changes of the two ears are not tied to each other; what one ear's answers say about the "
-        "listener counts for the other. In brackets: Wilson, 95 %."
+        "changes of the two ears are not tied to each other; listener and device are the same, and "
+        "every answer counts for both ears. In brackets: Wilson, 95 %."
     )
     page.summary["screens"] = {}
     for rule, conditions in screens.items():

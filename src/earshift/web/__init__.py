@@ -13,6 +13,7 @@ from earshift.web.live import Sessions
 from earshift.web.routes import (
     devices,
     exams,
+    imports,
     people,
     programme,
     review,
@@ -52,7 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.accounts = Accounts(store)
     app.state.sessions = Sessions(store)
     parts = (
-        *(signin, people, worklist, review, programme, devices),
+        *(signin, people, imports, worklist, review, programme, devices),
         *(tests, exams, visits, simulated, listen),
     )
     for part in parts:

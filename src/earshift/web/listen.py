@@ -105,8 +105,7 @@ class Booth:
     def _verdicts(self) -> Iterator[m.Released]:
         for exam_id in self._exams:
             for result in self._store.results(exam_id)[-1:]:
-                verdict = result.shown["verdict"] or {}
-                yield m.Released(words=result.shown["words"], decision=verdict.get("decision"))
+                yield views.released(self._store.exam(exam_id), result.shown)
 
 
 Here = Annotated[Booth, Depends(Booth)]

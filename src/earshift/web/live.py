@@ -21,7 +21,7 @@ from earshift.engine.norms import population_norm
 from earshift.engine.refusal import Conflict
 from earshift.engine.screen import Screen
 from earshift.store import ExamChanged, Store
-from earshift.web import models as m
+from earshift.web import live_models as lm
 from earshift.web import views
 
 MOST_PRESSES = 300
@@ -168,7 +168,7 @@ class Sessions:
 
     # What an examiner sees
 
-    def live(self, session: Session) -> m.Live:
+    def live(self, session: Session) -> lm.Live:
         """The exam as it stands: trials, thresholds, probability of change after every tone.
 
         A finished screen of an engine that is no longer there is shown as it was stored.

@@ -106,6 +106,7 @@ class ExamSummary(Answer):
     decision: str | None
     next_step: str | None  # of a screen that decided nothing: more tones, better reference, retest
     words: str | None
+    sentence: str | None  # the verdict in one sentence; of older results all of its words
     p_changed: float | None
     tones: int | None
     source: str
@@ -118,7 +119,8 @@ class HistoryPoint(Answer):
     exam: str
     kind: str
     unit: str
-    thresholds: dict[str, float]
+    thresholds: dict[str, float]  # where tones were given
+    no_response: dict[str, float]  # the level up to which nothing was heard
     p_changed: float | None
     decision: str | None
 
@@ -178,7 +180,21 @@ class ReferenceChoices(Answer):
     ears: dict[str, list[ReferenceChoice]]
 
 
+class LastTest(Answer):
+    """How somebody was tested last, to be tested so again."""
+
+    on: date
+    kind: str
+    ears: list[str]
+    rule: str | None
+    notch: bool
+    device: str | None
+    mode: str
+    answered_by: str
+
+
 class PersonFile(Person):
+    last_test: LastTest | None
     next_due: date | None  # of the next full audiogram; null: an ear has none yet
     others: list[Person]  # other records of the same person
     exams: list[ExamSummary]
@@ -186,12 +202,6 @@ class PersonFile(Person):
     references: list[ReferenceChoices]
     notes: list[NoteShown]
     history: dict[str, list[HistoryPoint]]
-
-
-class Imported(Answer):
-    added: int
-    known: int
-    people: list[Person]
 
 
 class NeededReason(Input):
@@ -249,6 +259,10 @@ class NewCheck(Input):
     deviations_db: dict[Ear, ByFrequency]
 
 
+class DefaultDevice(Input):
+    default: bool = True
+
+
 class CalibrationShown(Answer):
     state: str
     done_on: date | None
@@ -276,6 +290,8 @@ class Device(Answer):
     calibration: CalibrationShown
     daily_check: DailyCheck
     blocked: str | None
+    default: bool  # what the site uses unless another is chosen
+    in_order: bool
     warnings: list[str]  # what the examiner should know before a test today
 
 
@@ -333,6 +349,7 @@ class NewTest(Input):
     ears: Annotated[list[Ear], Field(min_length=1, max_length=2)]
     rule: Line | None = None
     protocol: Line | None = None
+    notch: bool = False  # instead of a rule: is there a notch around 3-6 kHz?
     device: Id | None = None
     mode: Literal["supervised", "self"] = "supervised"
     answered_by: Literal["listener", "examiner"] = "examiner"
@@ -368,9 +385,28 @@ class PresentationShown(Answer):
     gap_ms: int
 
 
+class ThresholdShown(Answer):
+    frequency_hz: float
+    level: float
+    low: float
+    high: float
+    censored: str | None  # below, above
+
+
 class Released(Answer):
+    """What the person tested may know of an ear, in plain words, and the audiogram to them."""
+
     words: str
     decision: str | None
+    ear: str
+    headline: str
+    plain: list[str]  # what was found, how sure that is, what it means, what comes next
+    caution: str
+    unit: str
+    thresholds: list[ThresholdShown]
+    reference: list[ThresholdShown]
+    tested_hz: list[float]
+    reference_tested_hz: list[float]
 
 
 class Counted(Answer):
@@ -462,64 +498,7 @@ class Stopped(Input):
     reason: Literal["panic", "pause", "hidden", "device", "interrupted", "error"]
 
 
-# The live view
-
-
-class TrialShown(Answer):
-    number: int
-    kind: str  # tone, catch, practice
-    frequency_hz: float
-    level: float | None
-    heard: bool
-    void: bool
-    at: datetime | None
-
-
-class ThresholdShown(Answer):
-    frequency_hz: float
-    level: float
-    low: float
-    high: float
-    censored: str | None  # below, above
-
-
-class ProbabilityAt(Answer):
-    tone: int
-    p: float
-
-
-class DecisionLimits(Answer):
-    """Probabilities at which a screen decides: its Bayes factor at the prevalence it expects."""
-
-    changed_at: float
-    unchanged_at: float
-
-
-class Live(Answer):
-    number: int
-    kind: str
-    ear: str
-    state: str
-    unit: str
-    rule: str | None
-    words: str
-    decision: str | None
-    reason: str | None  # why nothing was decided; only of a screen by a rule or for a notch
-    next_step: str | None  # more tones, better reference, retest
-    reliability: str | None
-    attention: float | None  # probability of having been attentive at the last tone
-    p_not_listening: float | None  # probability that the answers do not follow the tones
-    notes: list[str]
-    tones: int
-    max_tones: int
-    catch_trials: int
-    false_alarms: int
-    presses: int
-    trials: list[TrialShown]
-    thresholds: list[ThresholdShown]
-    reference: list[ThresholdShown]
-    p_changed: list[ProbabilityAt]
-    limits: DecisionLimits | None
+# A simulated person
 
 
 class Try(Input):

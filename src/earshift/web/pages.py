@@ -41,7 +41,7 @@ EXAMINER_PAGES = {
     "/api/docs": "docs",
 }
 ADMIN_PAGES = {"/users": "users", "/audit": "audit"}
-LISTENER_TEXTS = "listen."  # the listener's page takes these and no others
+LISTENER_TEXTS = "listen."  # which no other page needs
 
 router = APIRouter(include_in_schema=False)
 
@@ -63,19 +63,16 @@ class _Static(StaticFiles):
 
 
 @cache
-def texts(prefix: str = "") -> dict[str, str]:
-    """The English of the pages by key: what begins with the prefix, or all but the listener's.
+def texts(*prefixes: str) -> dict[str, str]:
+    """The English of the pages by key: what begins with a prefix, or all but the listener's.
 
     Rules have the titles that verdicts and reports give them.
     """
     stored = {f"rule.{name}": title for name, title in TITLES.items()}
     stored |= json.loads((files("earshift.web") / "texts" / "en.json").read_text("utf-8"))
-    of_listener = prefix == LISTENER_TEXTS
-    return {
-        key: text
-        for key, text in stored.items()
-        if key.startswith(prefix) and key.startswith(LISTENER_TEXTS) == of_listener
-    }
+    if prefixes:
+        return {key: text for key, text in stored.items() if key.startswith(prefixes)}
+    return {key: text for key, text in stored.items() if not key.startswith(LISTENER_TEXTS)}
 
 
 def render(name: str, **values: Any) -> str:

@@ -10,7 +10,7 @@ from earshift.engine.refusal import Refusal
 from earshift.engine.rules import RULES
 from earshift.engine.screen import Screen
 from earshift.simulate.listener import Listener
-from earshift.web import models as m
+from earshift.web import live_models as lm
 from earshift.web import views
 
 CHANGES: dict[str, dict[float, float]] = {
@@ -28,7 +28,7 @@ def choices() -> dict[str, list[str]]:
     return {"hearing": list(class_names()), "change": list(CHANGES), "rules": verified}
 
 
-def after(*, seed: int, hearing: str, change: str, rule: str, tones: int) -> m.Live:
+def after(*, seed: int, hearing: str, change: str, rule: str, tones: int) -> lm.Live:
     """The live view of a simulated ear's screen after so many tones; same seed, same answers."""
     known = choices()
     for what, chosen in (("hearing", hearing), ("change", change), ("rules", rule)):

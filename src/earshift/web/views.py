@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from earshift import records
-from earshift.clinic.devices import device_today
+from earshift.clinic.devices import default_device, device_today
 from earshift.clinic.practice import PROBLEMS
 from earshift.clinic.session import CATCH_EVERY, Session
 from earshift.clinic.view import ExamView, KnownProbabilities, TrialView, p_changed_by_tone
@@ -14,10 +14,14 @@ from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
 from earshift.engine import values
 from earshift.engine.exam import Exam
+from earshift.engine.rules import ThresholdRule
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Threshold
+from earshift.report.plain import plain_words
+from earshift.report.words import ENGLISH
 from earshift.store import Store
 from earshift.store.accounts import Accounts
+from earshift.web import live_models as lm
 from earshift.web import models as m
 
 # What an examiner may do with an exam, by its state.
@@ -105,6 +109,7 @@ def _summary(
         decision=verdict.get("decision"),
         next_step=verdict.get("next_step") or None,
         words=said.get("words"),
+        sentence=(said.get("sentence") or said.get("words")) if verdict else None,
         p_changed=verdict.get("p_changed"),
         tones=said.get("tones"),
         source=exam.source,
@@ -126,21 +131,27 @@ def history(
     """Thresholds and P(changed) of each ear over time."""
     points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in values.EARS}
     for exam, said in zip(exams, summaries, strict=True):
+        if exam.design.get("hypotheses") is not None:
+            continue  # a notch is a shape of today: it says nothing about change
+        silent: dict[str, float] = {}
         if exam.kind == "audiogram":
             levels = {f"{f:g}": level for f, level in exam.design["thresholds_db_hl"]}
+            silent = {f"{f:g}": level for f, level in exam.design["no_response_db_hl"]}
         else:
             results = store.results(exam.id)
             if not results:
                 continue
-            # A screen asks about change: its thresholds are guesses where it played nothing.
-            levels = (
-                {}
-                if exam.kind == "screen"
-                else {
-                    f"{t['frequency_hz']:g}": t["level_db_hl"]
-                    for t in results[-1].shown["thresholds"]
-                }
+            # Thresholds are inferred where nothing was played. Older results do not say where.
+            shown = results[-1].shown
+            usual = (
+                () if exam.kind == "screen" else [t["frequency_hz"] for t in shown["thresholds"]]
             )
+            tested = set(shown.get("tested_hz", usual))
+            levels = {
+                f"{t['frequency_hz']:g}": t["level_db_hl"]
+                for t in shown["thresholds"]
+                if t["frequency_hz"] in tested
+            }
         points[exam.ear].append(
             m.HistoryPoint(
                 on=said.measured_on,
@@ -148,6 +159,7 @@ def history(
                 kind=exam.kind,
                 unit=exam.unit,
                 thresholds=levels,
+                no_response=silent,
                 p_changed=said.p_changed,
                 decision=said.decision,
             )
@@ -185,17 +197,18 @@ def exam(
     )
 
 
-def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) -> m.Live:
+def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) -> lm.Live:
     """A view in the words of the API; `known` remembers the probabilities worked out before."""
     p_changed = p_changed_by_tone(procedure, known) if isinstance(procedure, Screen) else []
     verdict = view.verdict
-    return m.Live(
+    return lm.Live(
         number=view.presented,
         kind=view.kind,
         ear=view.ear,
         state=view.state,
         unit=view.unit,
         rule=None if view.rule is None else view.rule.name,
+        sentence=view.sentence,
         words=view.words,
         decision=view.decision,
         reason=None if verdict is None else verdict.reason or None,
@@ -209,15 +222,18 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
         catch_trials=view.catch_trials,
         false_alarms=view.false_alarms,
         presses=view.presses,
-        trials=[m.TrialShown(**asdict(trial)) for trial in view.trials],
+        trials=[lm.TrialShown(**asdict(trial)) for trial in view.trials],
         thresholds=[_threshold(one) for one in view.thresholds],
         reference=[_threshold(one) for one in view.reference_thresholds],
-        p_changed=[m.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
+        tested_hz=list(view.tested_hz),
+        reference_tested_hz=list(view.reference_tested_hz),
+        **_shift_picture(view.to_result()),
+        p_changed=[lm.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
         limits=_limits(procedure),
     )
 
 
-def live_as_stored(session: Session, result: records.ResultRecord) -> m.Live:
+def live_as_stored(session: Session, result: records.ResultRecord) -> lm.Live:
     """An exam that is over as it was shown then: nothing of a stored result is worked out anew.
 
     Of the probabilities after each tone only the last one is stored.
@@ -229,16 +245,17 @@ def live_as_stored(session: Session, result: records.ResultRecord) -> m.Live:
     chosen = result.settings.get("settings") or {}
     stored_limits = None
     if "changed_at" in chosen and "unchanged_at" in chosen:
-        stored_limits = m.DecisionLimits(
+        stored_limits = lm.DecisionLimits(
             changed_at=chosen["changed_at"], unchanged_at=chosen["unchanged_at"]
         )
-    return m.Live(
+    return lm.Live(
         number=len(session.trials),
         kind=record.kind,
         ear=record.ear,
         state=record.state,
         unit=shown.get("unit", record.unit),
         rule=verdict.get("rule"),
+        sentence=shown.get("sentence", ""),
         words=shown["words"],
         decision=verdict.get("decision"),
         reason=verdict.get("reason") or None,
@@ -252,12 +269,81 @@ def live_as_stored(session: Session, result: records.ResultRecord) -> m.Live:
         catch_trials=shown.get("catch_trials", verdict.get("catch_trials", 0)),
         false_alarms=shown.get("false_alarms", verdict.get("false_alarms", 0)),
         presses=shown.get("presses", 0),
-        trials=[m.TrialShown(**asdict(TrialView.of(trial))) for trial in session.trials],
+        trials=[lm.TrialShown(**asdict(TrialView.of(trial))) for trial in session.trials],
         thresholds=[_threshold(Threshold(**one)) for one in shown["thresholds"]],
         reference=[_threshold(Threshold(**one)) for one in shown["reference_thresholds"]],
-        p_changed=[] if p_changed is None else [m.ProbabilityAt(tone=tones, p=p_changed)],
+        tested_hz=shown.get("tested_hz", _played_hz(session.trials)),
+        reference_tested_hz=shown.get("reference_tested_hz", []),
+        **_shift_picture(shown),
+        p_changed=[] if p_changed is None else [lm.ProbabilityAt(tone=tones, p=p_changed)],
         limits=stored_limits,
     )
+
+
+def _played_hz(trials: Iterable[records.TrialRecord]) -> list[float]:
+    """Where the tones that count were played: older results do not say it themselves."""
+    live = [one for one in trials if one.kind == "tone" and one.voided_at is None]
+    return sorted({one.frequency_hz for one in live})
+
+
+def released(exam: records.ExamRecord, shown: dict[str, Any]) -> m.Released:
+    """A stored result for the person tested."""
+    told = plain_words(shown, exam.ear)
+    verdict = shown.get("verdict") or {}
+    return m.Released(
+        words=shown["words"],
+        decision=verdict.get("decision"),
+        ear=exam.ear,
+        headline=told.headline,
+        plain=[text for text in (told.found, told.sure, told.means, told.next_step) if text],
+        caution=ENGLISH.see_a_doctor,
+        unit=shown.get("unit", exam.unit),
+        thresholds=[_threshold(Threshold(**one)) for one in shown["thresholds"]],
+        reference=[_threshold(Threshold(**one)) for one in shown["reference_thresholds"]],
+        tested_hz=shown.get("tested_hz", []),
+        reference_tested_hz=shown.get("reference_tested_hz", []),
+    )
+
+
+def _shift_picture(shown: dict[str, Any]) -> dict[str, Any]:
+    """Of a result as it is stored: shifts, what the rule speaks of, and the rule's own lines."""
+    verdict, rule = shown.get("verdict") or {}, shown.get("rule") or {}
+    amount = verdict.get("amount")
+    toward = -1.0 if rule.get("better") else 1.0
+    criteria = [] if rule.get("kind") == ThresholdRule.kind else rule.get("criteria", [])
+    return {
+        "shifts": [
+            lm.ShiftShown(
+                frequency_hz=one["frequency_hz"],
+                shift=one["shift_db"],
+                low=one["low_db"],
+                high=one["high_db"],
+                censored=one["censored"],
+            )
+            for one in verdict.get("shifts", ())
+            if "frequency_hz" in one
+        ],
+        "amount": None
+        if amount is None
+        else lm.AmountShown(
+            what=amount["what"],
+            frequencies_hz=list(amount["frequencies_hz"]),
+            middle=amount["middle_db"],
+            low=amount["low_db"],
+            high=amount["high_db"],
+            rule_db=amount["rule_db"],
+            unit=amount["unit"],
+            beyond=amount["beyond"],
+        ),
+        "rule_lines": [
+            lm.RuleLine(
+                frequencies_hz=list(one["frequencies_hz"]),
+                shift=toward * one["at_least_db"],
+                combine=one["combine"],
+            )
+            for one in criteria
+        ],
+    }
 
 
 def judged_otherwise(record: records.ExamRecord) -> bool:
@@ -267,7 +353,7 @@ def judged_otherwise(record: records.ExamRecord) -> bool:
     return record.kind == "screen" and asked and design.get("engine") is None
 
 
-def _limits(procedure: Exam | Screen) -> m.DecisionLimits | None:
+def _limits(procedure: Exam | Screen) -> lm.DecisionLimits | None:
     """Where the Bayes factor of a rule's or notch's screen lies on the scale of probability."""
     if not isinstance(procedure, Screen):
         return None
@@ -275,7 +361,7 @@ def _limits(procedure: Exam | Screen) -> m.DecisionLimits | None:
         return None
     asked = procedure.settings if procedure.rules else procedure.notch
     changed_at, unchanged_at = asked.decision_limits
-    return m.DecisionLimits(changed_at=changed_at, unchanged_at=unchanged_at)
+    return lm.DecisionLimits(changed_at=changed_at, unchanged_at=unchanged_at)
 
 
 def _threshold(threshold: Threshold) -> m.ThresholdShown:
@@ -399,5 +485,7 @@ def device(store: Store, one: records.Device, today: date) -> m.Device:
         ),
         daily_check=m.DailyCheck(state=now.daily_check, on=now.checked_on),
         blocked=now.blocked,
+        default=one.id == default_device(store),
+        in_order=not now.needs_attention,
         warnings=list(now.warnings),
     )

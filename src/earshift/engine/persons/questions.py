@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from earshift.engine.amount import Amount
 from earshift.engine.rules import Rule
 
 Array = NDArray[np.float64]
@@ -44,6 +45,10 @@ class Asked(Protocol):
         self, before: Array, after: Array, nodes_hz: Sequence[float]
     ) -> tuple[float, ...]:
         """The frequencies in Hz that a yes rests on, in these persons."""
+        ...
+
+    def amount(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Amount:
+        """What the question speaks of, in dB, with its 95 % interval over these persons."""
         ...
 
     @property
@@ -126,6 +131,40 @@ class RuleMet:
         least = min(0.5, max(likely.values()))
         return tuple(f for f in self.needs_hz if likely[f] >= least)
 
+    def amount(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Amount:
+        """Of the criterion that is nearest to being met.
+
+        Where any one frequency suffices and none is likely to, the most changed of all.
+        """
+        toward = -1.0 if self.rule.better else 1.0
+        levels = toward * self._asked_about(before, after)
+        criteria = self.judged.criteria
+        margins = np.array([c.margin(_at(levels, nodes_hz, c.frequencies_hz)) for c in criteria])
+        likely = (margins >= 0.0).mean(axis=1)
+        nearest = int(np.lexsort((margins.mean(axis=1), likely))[-1])
+        criterion = criteria[nearest]
+        single = len(criteria) > 1 and all(
+            len(c.frequencies_hz) == 1 and c.at_least_db == criterion.at_least_db for c in criteria
+        )
+        what = "mean" if criterion.combine == "mean" else "least"
+        where, past = criterion.frequencies_hz, margins[nearest]
+        if single and likely[nearest] < 0.5:
+            what, where, past = "most", self.needs_hz, margins.max(axis=0)
+        ends = _interval(toward * (past + criterion.at_least_db))
+        return Amount(
+            what,
+            where,
+            *ends,
+            rule_db=toward * criterion.at_least_db,
+            any_of_hz=self.needs_hz if single else (),
+        )
+
+
+def _interval(values: Array) -> tuple[float, float, float]:
+    """Lower end, median and upper end (95 %)."""
+    low, middle, high = np.quantile(values, (0.025, 0.5, 0.975))
+    return float(low), float(middle), float(high)
+
 
 @dataclass(frozen=True)
 class NotchThere:
@@ -138,9 +177,7 @@ class NotchThere:
     as_played: None = None
 
     def met(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Flags:
-        now = after[:, self.ear]
-        dip = _at(now, nodes_hz, NOTCH_HZ).max(axis=1)
-        return np.asarray(dip - _at(now, nodes_hz, NEIGHBOURS_HZ).max(axis=1) >= NOTCH_DB)
+        return np.asarray(self._dip(after, nodes_hz) >= NOTCH_DB)
 
     def clearing(self, before: Array, nodes_hz: Sequence[float]) -> dict[float, float]:
         return {}
@@ -149,3 +186,13 @@ class NotchThere:
         self, before: Array, after: Array, nodes_hz: Sequence[float]
     ) -> tuple[float, ...]:
         return self.needs_hz
+
+    def amount(self, before: Array, after: Array, nodes_hz: Sequence[float]) -> Amount:
+        """How far the worst of 3, 4 and 6 kHz lies below the worse of 2 and 8 kHz."""
+        ends = _interval(self._dip(after, nodes_hz))
+        return Amount("dip", self.needs_hz, *ends, rule_db=NOTCH_DB)
+
+    def _dip(self, after: Array, nodes_hz: Sequence[float]) -> Array:
+        now = after[:, self.ear]
+        worst = _at(now, nodes_hz, NOTCH_HZ).max(axis=1)
+        return np.asarray(worst - _at(now, nodes_hz, NEIGHBOURS_HZ).max(axis=1))

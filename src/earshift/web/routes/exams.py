@@ -12,6 +12,7 @@ from earshift.clinic.session import Session
 from earshift.engine.refusal import Conflict
 from earshift.records import ExamRecord
 from earshift.store import Store
+from earshift.web import live_models as lm
 from earshift.web import models as m
 from earshift.web import views
 from earshift.web.here import Clinic, Here
@@ -36,7 +37,7 @@ def live_exam(
     user: Examiner,
     response: Response,
     if_none_match: Annotated[str | None, Header(max_length=200)] = None,
-) -> m.Live:
+) -> lm.Live:
     """The exam as it moves. Ask with If-None-Match, and nothing is sent when nothing changed."""
     exam_id = here.exam_id(exam)
     with here.sessions.looking(exam_id, user.name) as session:

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter
 
+from earshift.web import live_models as lm
 from earshift.web import models as m
 from earshift.web import trying
 from earshift.web.identity import Examiner
@@ -15,6 +16,6 @@ def try_choices(_: Examiner) -> m.TryChoices:
 
 
 @router.post("/try")
-def try_it(wanted: m.Try, _: Examiner) -> m.Live:
+def try_it(wanted: m.Try, _: Examiner) -> lm.Live:
     """A simulated person after so many tones."""
     return trying.after(**wanted.model_dump())

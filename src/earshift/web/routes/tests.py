@@ -35,6 +35,7 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
         ears=tuple(dict.fromkeys(new.ears)),
         rule=new.rule,
         protocol=new.protocol,
+        notch=new.notch,
         references={ear: here.row("exams", exam) for ear, exam in (new.reference or {}).items()},
         accept_unverified=new.accept_unverified,
     )

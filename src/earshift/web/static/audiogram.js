@@ -1,20 +1,23 @@
 // @ts-check
 /* The audiogram of one ear, by the conventions of ISO 8253-1: frequency to the right in octaves,
    level downwards, an octave as long as 20 dB; right red circles, left blue crosses; no response is
-   an arrow that no line leads to. Levels carry the unit of the data and no other. */
+   an arrow that no line leads to. A symbol says that tones were given at its frequency: between them
+   there are line and band alone. Levels carry the unit of the data and no other. */
 
-import { arrow, nextMark, symbol, toneMark } from "./audiogram_marks.js";
+import { arrow, nextMark, sideBySide, symbol, toneMark } from "./audiogram_marks.js";
 import { el, fill, svg, t, word } from "./dom.js";
 import { decibels, hertz } from "./format.js";
 import { numbersBelow, table } from "./table.js";
 
 /**
- * @typedef {Pick<Threshold, "frequency_hz" | "level" | "low" | "high" | "censored">} Reading
+ * @typedef {Pick<Threshold, "frequency_hz" | "level" | "censored">
+ *   & { low: number | null, high: number | null }} Reading no interval where nobody knows it
  * @typedef {{ frequency_hz: number, level: number }} Mark
  * @typedef {{
  *   ear: string, unit: string, now: Reading[], reference: Reading[],
+ *   tested: number[] | null, referenceTested: number[] | null,
  *   tones: (Mark & { heard: boolean })[], next: Mark | null,
- * }} Drawn
+ * }} Drawn frequencies that were tested in Hz; null where all of them were
  * @typedef {ReturnType<typeof scaleOf>} Scales
  */
 
@@ -40,13 +43,17 @@ export function audiogram(place) {
     /**
      * @param {{
      *   ear: string, unit: string, thresholds?: Reading[], reference?: Reading[],
+     *   tested_hz?: number[] | null, reference_tested_hz?: number[] | null,
      *   trials?: Trial[], next?: Presentation | null,
      * }} data
      */
-    draw({ ear, unit, thresholds = [], reference = [], trials = [], next = null }) {
+    draw(data) {
+      const { ear, unit, thresholds = [], reference = [], trials = [], next = null } = data;
       const shown = {
         ear,
         unit,
+        tested: data.tested_hz ?? null,
+        referenceTested: data.reference_tested_hz ?? null,
         now: inOrder(thresholds),
         reference: inOrder(reference),
         tones: trials.filter((trial) => trial.kind === "tone" && !trial.void).flatMap(withLevel),
@@ -114,9 +121,11 @@ function drawing(shown) {
     },
     band(scale, shown.now),
     grid(scale, shown.unit),
-    curve(scale, shown.ear, shown.reference, "reference", 6),
-    shown.tones.map((tone) => toneMark(scale.x(tone.frequency_hz), scale.y(tone.level), tone.heard)),
-    curve(scale, shown.ear, shown.now, "now", 8),
+    curve(scale, shown.ear, shown.reference, "reference", 6, shown.referenceTested),
+    sideBySide(shown.tones).map(({ tone, aside }) =>
+      toneMark(scale.x(tone.frequency_hz) + aside, scale.y(tone.level), tone.heard),
+    ),
+    curve(scale, shown.ear, shown.now, "now", 8, shown.tested),
     shown.next ? nextMark(scale.x(shown.next.frequency_hz), scale.y(shown.next.level)) : null,
   );
 }
@@ -162,9 +171,9 @@ function grid(scale, unit) {
  * @param {Reading[]} readings
  */
 function band({ x, y }, readings) {
-  const known = readings
-    .filter((reading) => reading.low !== null && reading.high !== null)
-    .map((reading) => ({ at: x(reading.frequency_hz), low: y(reading.low), high: y(reading.high) }));
+  const known = readings.flatMap(({ frequency_hz: hz, low, high }) =>
+    low === null || high === null ? [] : [{ at: x(hz), low: y(low), high: y(high) }],
+  );
   if (known.length === 0) return null;
   const [first] = known;
   const sides = known.length > 1 ? known : [-5, 5].map((aside) => ({ ...first, at: first.at + aside }));
@@ -181,8 +190,9 @@ function band({ x, y }, readings) {
  * @param {Reading[]} readings
  * @param {string} kind
  * @param {number} radius
+ * @param {number[] | null} tested
  */
-function curve({ x, y }, ear, readings, kind, radius) {
+function curve({ x, y }, ear, readings, kind, radius, tested) {
   /** @param {Reading} reading */
   const heard = (reading) => reading.censored !== "above";
   /** @type {(Element | null)[]} */
@@ -192,7 +202,10 @@ function curve({ x, y }, ear, readings, kind, radius) {
     const [x1, y1] = [x(before.frequency_hz), y(before.level)];
     return svg("line", { x1, y1, x2: x(reading.frequency_hz), y2: y(reading.level) });
   });
-  for (const reading of atUsualFrequencies(readings)) {
+  const symbols = tested === null
+    ? atUsualFrequencies(readings)
+    : readings.filter((reading) => tested.includes(reading.frequency_hz));
+  for (const reading of symbols) {
     const [cx, cy] = [x(reading.frequency_hz), y(reading.level)];
     marks.push(symbol(ear, cx, cy, radius), heard(reading) ? null : arrow(ear, cx, cy, radius));
   }

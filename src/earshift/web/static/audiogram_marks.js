@@ -49,3 +49,20 @@ export function nextMark(x, y) {
   const arms = `M${x - 16} ${y}H${x - 8}M${x + 8} ${y}H${x + 16}M${x} ${y - 16}V${y - 8}M${x} ${y + 8}V${y + 16}`;
   return svg("g", { class: "next" }, svg("circle", { cx: x, cy: y, r: 10 }), svg("path", { d: arms }));
 }
+
+/**
+ * Tones that were given more than once stand beside each other, so that each can be seen.
+ * @template {{ frequency_hz: number, level: number }} T
+ * @param {T[]} tones
+ */
+export function sideBySide(tones) {
+  /** @type {Map<string, number>} */
+  const given = new Map();
+  return tones.map((tone) => {
+    const place = `${tone.frequency_hz} ${tone.level}`;
+    const before = given.get(place) ?? 0;
+    given.set(place, before + 1);
+    const side = before % 2 === 1 ? 1 : -1;
+    return { tone, aside: side * Math.ceil(before / 2) * 13 };
+  });
+}

@@ -14,15 +14,15 @@ import { numbersBelow, table } from "./table.js";
  * @typedef {{ x: number, y: number, mark?: string | null }} Point
  * @typedef {{ name: string, points: Point[] }} Line named at its end
  * @typedef {{
- *   title: string, x: Across, y: Upward, lines: Line[], limits?: Tick[],
+ *   title: string, x: Across, y: Upward, lines: Line[], limits?: Tick[], ear?: string,
  *   columns: Child[], rows: Child[][],
- * }} ChartData limits are horizontal lines
+ * }} ChartData limits are horizontal lines; a chart of one ear has its colour
  */
 
 const WIDTH = 480;
-const HEIGHT = 270;
+const HEIGHT = 290;
 const LEFT = 58;
-const RIGHT = 78; // room for the names at the ends of lines
+const RIGHT = 88; // room for the names at the ends of lines
 const TOP = 16;
 const BOTTOM = 44;
 const LINE = 18; // between two names
@@ -39,9 +39,9 @@ export function chart(place, titled = true) {
   fill(place, heading, picture, numbers.whole);
   return {
     /** @param {ChartData} data */
-    draw({ title, x, y, lines, limits = [], columns, rows }) {
+    draw({ title, x, y, lines, limits = [], ear = "", columns, rows }) {
       heading.textContent = title;
-      fill(picture, drawing(title, x, y, lines, limits));
+      fill(picture, drawing(title, x, y, lines, limits, ear));
       numbers.show(table(title, columns, rows));
     },
   };
@@ -53,8 +53,9 @@ export function chart(place, titled = true) {
  * @param {Upward} y
  * @param {Line[]} lines
  * @param {Tick[]} limits
+ * @param {string} ear
  */
-function drawing(title, x, y, lines, limits) {
+function drawing(title, x, y, lines, limits, ear) {
   /** @param {number} value */
   const across = (value) => LEFT + ((value - x.low) / (x.high - x.low || 1)) * (WIDTH - LEFT - RIGHT);
   /** @param {number} value */
@@ -92,13 +93,13 @@ function drawing(title, x, y, lines, limits) {
   }
   lines.forEach((line, index) => {
     const points = line.points.map((point) => `${across(point.x)},${down(point.y)}`).join(" ");
-    marks.push(svg("polyline", { points, class: `line line-${index % 6}` }));
+    marks.push(svg("polyline", { points, class: `line line-${index % 8}` }));
     for (const point of line.points) {
       marks.push(dot(point.mark, across(point.x), down(point.y)));
     }
   });
-  marks.push(...namesAtEnds(lines, down));
-  const shape = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: "chart" };
+  marks.push(...namesAtEnds(lines, across, down));
+  const shape = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: `chart ${ear}` };
   return svg("svg", { ...shape, "aria-label": `${title}. ${t("chart.see_table")}` }, marks);
 }
 
@@ -111,23 +112,28 @@ function dot(mark, x, y) {
   if (mark === "changed") {
     return svg("path", { d: `M${x} ${y - 8}L${x + 8} ${y + 6}H${x - 8}Z`, class: "dot" });
   }
-  return svg("circle", { cx: x, cy: y, r: 4, class: "dot" });
+  return svg("circle", { cx: x, cy: y, r: 4, class: mark === "screen" ? "dot open" : "dot" });
 }
 
 /**
- * Names at the lines' ends, moved apart where they would lie on each other.
+ * Names at the lines' ends, moved apart where they would lie on each other; a thin line leads from
+ * each to its own.
  * @param {Line[]} lines
+ * @param {(value: number) => number} across
  * @param {(value: number) => number} down
  */
-function namesAtEnds(lines, down) {
+function namesAtEnds(lines, across, down) {
   const named = lines.flatMap(({ name, points }) => {
     const last = points.at(-1);
-    return name && last ? [{ name, at: down(last.y) }] : [];
+    return name && last ? [{ name, at: down(last.y), x: across(last.x), y: down(last.y) }] : [];
   });
   named.sort((a, b) => a.at - b.at);
   named.forEach((each, index) => {
     if (index > 0) each.at = Math.max(each.at, named[index - 1].at + LINE);
   });
   const over = Math.max(0, (named.at(-1)?.at ?? 0) - (HEIGHT - BOTTOM));
-  return named.map(({ name, at }) => svg("text", { x: WIDTH - RIGHT + 8, y: at - over + 5 }, name));
+  return named.flatMap(({ name, at, x, y }) => [
+    svg("line", { x1: x, y1: y, x2: WIDTH - RIGHT + 12, y2: at - over, class: "lead" }),
+    svg("text", { x: WIDTH - RIGHT + 15, y: at - over + 5 }, name),
+  ]);
 }

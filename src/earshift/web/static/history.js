@@ -1,12 +1,13 @@
 // @ts-check
-/* A person's hearing over time: thresholds and the probability of change, each ear by itself. */
+/* A person's hearing over time: baseline against now, thresholds and the probability of change, each
+   ear by itself. */
 
+import { audiogram } from "./audiogram.js";
 import { chart } from "./chart.js";
 import { el, t, word } from "./dom.js";
 import { EARS } from "./ears.js";
 import { dayText, decibels, hertz, percent } from "./format.js";
 
-const DRAWN_HZ = [500, 1000, 2000, 4000, 8000]; // more lines than these are a tangle
 const MONTH_MS = 30 * 24 * 3600 * 1000;
 
 /** @typedef {HistoryPoint & { on: string }} Dated what was measured on a known day */
@@ -14,16 +15,49 @@ const MONTH_MS = 30 * 24 * 3600 * 1000;
 
 /**
  * @param {Record<string, HistoryPoint[]>} history by ear
+ * @param {PersonFile["baselines"]} baselines
  * @returns {Element}
  */
-export function historyView(history) {
+export function historyView(history, baselines) {
   const ears = EARS.filter((ear) => history[ear].length > 0);
   if (ears.length === 0) return el("p", { class: "quiet" }, t("person.no_history"));
   const sections = ears.map((ear) => {
     const heading = el("h3", { class: `ear ${ear}` }, word("ear", ear));
-    return el("section", {}, heading, earHistory(ear, history[ear]));
+    const compared = baselineAgainstNow(ear, history[ear], baselines[ear]?.exam ?? null);
+    return el("section", {}, heading, compared, earHistory(ear, history[ear]));
   });
   return el("div", { class: "columns even" }, sections);
+}
+
+/**
+ * The newest thresholds over those of the baseline, as an audiogram; nothing where there is one test.
+ * @param {Ear} ear
+ * @param {HistoryPoint[]} points
+ * @param {string | null} baseline
+ */
+function baselineAgainstNow(ear, points, baseline) {
+  const then = points.find((point) => point.exam === baseline);
+  const now = points.findLast(
+    (point) => point !== then && point.unit === then?.unit && readingsOf(point).length > 0,
+  );
+  if (!then || !now) return null;
+  const place = el("div");
+  audiogram(place).draw({
+    ear, unit: now.unit, thresholds: readingsOf(now), reference: readingsOf(then),
+  });
+  const on = { then: then.on ?? t("person.no_day"), now: now.on ?? t("person.no_day") };
+  const text = now.kind === "screen" ? t("person.against_screen", on) : t("person.against", on);
+  return el("div", {}, el("p", { class: "chart-title" }, text), place);
+}
+
+/**
+ * @param {HistoryPoint} point
+ */
+function readingsOf({ thresholds, no_response: silent }) {
+  return Object.entries({ ...thresholds, ...silent }).map(([hz, level]) => ({
+    frequency_hz: Number(hz), level, low: null, high: null,
+    censored: hz in silent ? "above" : null,
+  }));
 }
 
 /**
@@ -50,21 +84,26 @@ function earHistory(ear, all) {
 function thresholdChart(ear, unit, points) {
   const place = el("div");
   const measured = new Set(points.flatMap((point) => Object.keys(point.thresholds)).map(Number));
-  const lines = DRAWN_HZ.filter((hz) => measured.has(hz)).map((hz) => ({
+  const frequencies = [...measured].sort((a, b) => a - b);
+  const lines = frequencies.map((hz) => ({
     name: hertz(hz),
     points: points
       .filter((point) => hz in point.thresholds)
-      .map((point) => ({ x: Date.parse(point.on), y: point.thresholds[hz] })),
+      .map((point) => ({ x: Date.parse(point.on), y: point.thresholds[hz], mark: point.kind })),
   }));
+  const names = { ear: word("ear", ear), unit };
+  const screened = points.some(
+    (point) => point.kind === "screen" && Object.keys(point.thresholds).length > 0,
+  );
   const levels = lines.flatMap((line) => line.points.map((point) => point.y));
   const [low, high] = [Math.min(-10, ...levels), Math.max(60, ...levels)];
   const ticks = [];
   for (let level = Math.ceil(low / 20) * 20; level <= high; level += 20) {
     ticks.push({ at: level, text: decibels(level) });
   }
-  const frequencies = [...measured].sort((a, b) => a - b);
   chart(place).draw({
-    title: t("person.thresholds_of", { ear: word("ear", ear), unit }),
+    ear,
+    title: t(screened ? "person.thresholds_of_screens" : "person.thresholds_of", names),
     x: days(points),
     y: { low, high, ticks, down: true },
     lines,
@@ -89,6 +128,7 @@ function changeChart(ear, points) {
     x: Date.parse(point.on), y: point.p_changed, mark: point.decision,
   }));
   chart(place).draw({
+    ear,
     title: t("person.change_of", { ear: word("ear", ear) }),
     x: days(points),
     y: { low: 0, high: 1, ticks: [0, 0.5, 1].map((p) => ({ at: p, text: percent(p) })) },

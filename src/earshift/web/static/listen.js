@@ -1,9 +1,10 @@
 // @ts-check
 /* The listener's page: set-up, tones and end. It knows the token of its link and nothing else. */
 
-import { byId, el, fill, t, word } from "./dom.js";
+import { byId, fill, t, word } from "./dom.js";
 import { connect, linkIsOver } from "./listen_server.js";
 import { createPlayer, pageSound } from "./player.js";
+import { releasedView } from "./released.js";
 import { AGAIN_STEPS, FIRST_STEPS, createSetup, showPlannedDevice } from "./setup.js";
 
 const CLICK_FOLLOWS_MS = 1000;
@@ -92,7 +93,7 @@ function showPaused(reason) {
 function showEnd({ released }) {
   byId("released").hidden = !released;
   byId("over-kept").hidden = Boolean(released);
-  fill(byId("released"), (released ?? []).map(({ words }) => el("p", {}, words)));
+  fill(byId("released"), releasedView(released ?? []));
   show("over");
 }
 

@@ -5,6 +5,7 @@ import { audiogram } from "./audiogram.js";
 import { byId, el, fill, t, word } from "./dom.js";
 import { decibels, decisionBadge, hertz, percent } from "./format.js";
 import { probability } from "./probability.js";
+import { shiftPicture } from "./shifts.js";
 import { facts, table } from "./table.js";
 
 const WORTH_SAYING = 0.01; // as in the engine: no decision while the doubt is larger
@@ -13,6 +14,7 @@ const WORTH_SAYING = 0.01; // as in the engine: no decision while the doubt is l
 export function liveView() {
   const ear = audiogram(byId("audiogram"));
   const change = probability(byId("probability"));
+  const shifts = shiftPicture(byId("shifts"));
   let running = false;
   return {
     /**
@@ -30,6 +32,7 @@ export function liveView() {
       fill(byId("live-notes"), notes.map((note) => el("li", {}, note)));
       ear.draw({ ...live, next });
       change.draw(live);
+      shifts.draw(live);
       fill(byId("tones"), trialsOf(live));
     },
   };
@@ -44,8 +47,16 @@ function showVerdict(live, over) {
   const badge = over && live.decision
     ? decisionBadge(live.decision, live.next_step)
     : el("span", { class: "badge open" }, word("state", live.state));
-  const words = over ? live.words : t("live.so_far", { words: live.words });
-  fill(byId("verdict"), el("p", { class: "verdict" }, badge), live.words ? el("p", {}, words) : null);
+  // Older results have all of their words in one.
+  const first = live.sentence || live.words;
+  const sentence = over ? first : t("live.so_far", { words: first });
+  const rest = live.words.slice(first.length).trim();
+  fill(
+    byId("verdict"),
+    el("p", { class: "verdict" }, badge),
+    first ? el("p", { class: "sentence" }, sentence) : null,
+    rest ? el("p", {}, rest) : null,
+  );
 }
 
 /**

@@ -4,7 +4,7 @@
 import { at, get, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
 import { EARS } from "./ears.js";
-import { dayText, decisionBadge, hertz, localTime, nameOf, percent } from "./format.js";
+import { dayText, decisionBadge, hertz, localTime, nameOf } from "./format.js";
 import { historyView } from "./history.js";
 import {
   acting, formOf, giveUp, handle, hide, inputOf, onSubmit, say, setHeading, toggles, typed,
@@ -21,7 +21,7 @@ async function show() {
   setHeading(nameOf(person));
   byId("heading").dir = "auto";
   showIdentity(person);
-  fill(byId("history"), historyView(person.history));
+  fill(byId("history"), historyView(person.history, person.baselines));
   showExams(person.exams);
   showBaselines(person);
   showReviews(await get(at("/api/people/{person}/reviews", names)));
@@ -130,7 +130,7 @@ function showExams(exams) {
 /** @param {ExamSummary} exam */
 function examRow(exam) {
   const result = exam.decision
-    ? [decisionBadge(exam.decision, exam.next_step), exam.p_changed === null ? null : ` ${percent(exam.p_changed)}`]
+    ? [decisionBadge(exam.decision, exam.next_step), el("span", { class: "hint" }, " ", exam.sentence)]
     : [exam.kind === "audiogram" ? exam.source : word("state", exam.state)];
   return [
     el("a", { href: `/exams/${exam.id}` }, dayText(exam.measured_on ?? t("person.no_day"))),

@@ -30,7 +30,9 @@ function nextStep(item) {
     const text = item.why === "review" ? t("work.review") : t("work.letter");
     return el("a", { class: "button", href: `/visits/${item.exam.visit}/review` }, text);
   }
-  return el("a", { class: "button", href: `/people/${item.person.id}/test` }, t("today.test"));
+  const again = item.why === "due" || item.why === "retest";
+  return el("a", { class: "button", href: `/people/${item.person.id}/test${again ? "?as=last" : ""}` },
+    again ? t("work.as_last") : t("today.test"));
 }
 
 /**
