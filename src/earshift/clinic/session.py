@@ -344,13 +344,8 @@ class Session:
     @property
     def away(self) -> bool:
         """Whether the listener seems to be away, by the presentations since the last break."""
-        opened_at = self.snapshot.opened_at
-        assert opened_at is not None
-        last = [
-            one
-            for one in live_trials(self.trials)
-            if one.kind != "practice" and one.at >= opened_at
-        ][-AWAY_AFTER:]
+        since = live_trials(self.trials[self.snapshot.opened_after :])
+        last = [one for one in since if one.kind != "practice"][-AWAY_AFTER:]
         if len(last) < AWAY_AFTER or any(one.heard for one in last):
             return False
         known = reference_thresholds(self.procedure) if isinstance(self.procedure, Screen) else []

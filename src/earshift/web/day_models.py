@@ -77,6 +77,10 @@ class ProgrammeGroup(Answer):
     not_confirmed: int
     waiting: int
     closed: int
+    letters: int  # people told in writing of a shift in the period
+    protectors: int  # fitted or refitted
+    trainings: int
+    referrals: int
     confirmed_share: tuple[float, float, float] | None  # of the tested, with a 95 % interval
 
 
