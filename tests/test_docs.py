@@ -63,6 +63,12 @@ def test_the_python_of_a_page_runs(
     pyplot.close("all")
 
 
+def test_the_readmes_first_exam_screen_and_picture_are_twelve_lines() -> None:
+    (code,) = blocks(ROOT / "README.md")
+    assert len([line for line in code.splitlines() if line.strip()]) <= 12
+    assert "screen.plot()" in code
+
+
 def test_the_python_of_a_clinics_pages_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
