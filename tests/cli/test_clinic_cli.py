@@ -281,6 +281,45 @@ def test_both_ears_of_a_day_share_a_visit(run: Run, person: int) -> None:
     assert [exam["visit_id"] for exam in exams] == [1, 1, 2]
 
 
+def test_both_ears_follow_each_other_and_a_notch_needs_no_reference(
+    run: Run, person: int, db: Path
+) -> None:
+    said = run("screen", "A1", "--ear", "both", "--notch", "--simulate", "normal", "--yes")
+    assert said.count("Question: is there a notch around 3-6 kHz?") == 2
+    assert said.index("of the right ear") < said.index("of the left ear")
+    assert "P(notch)" in said
+    assert "otch around 3-6 kHz" in said
+    line = run("screen", "A1", "--ear", "both", "--notch", "--rule", "osha-sts", code=2)
+    assert "give no rule" in line
+    assert "of its own" in run("screen", "A1", "--ear", "both", "--reference", 1, code=2)
+    assert "ear must be right or left" in run("exam", "A1", "--ear", "neither", code=2)
+    # An exam that is ended early leads to the other ear; leaving leaves that one unopened.
+    typed = "y\nn\nfinish\n" + "quit\n"
+    said = run("exam", "A1", "--ear", "both", "--no-practice", typed=typed, code=NOT_FINISHED)
+    assert "of the left ear" in said
+    with Store.open(db) as store:
+        real = [one for one in store.exams(person) if one.kind == "exam"]
+        assert [(one.ear, one.state) for one in real] == [
+            ("right", "abandoned"),
+            ("left", "paused"),
+        ]
+
+
+def test_an_answer_to_silence_is_said_at_once(run: Run, person: int) -> None:
+    said = run(
+        "exam",
+        "A1",
+        "--ear",
+        "left",
+        "--no-practice",
+        "--seed",
+        3,
+        typed="y\n" * 8 + "quit\n",
+        code=NOT_FINISHED,
+    )
+    assert said.count("Nothing was presented, and it was reported as heard") == 1
+
+
 def test_an_unfinished_exam_is_not_forgotten(run: Run, person: int) -> None:
     run("exam", "A1", "--ear", "right", code=NOT_FINISHED)
     refusal = run("exam", "A1", "--ear", "right", code=2)
@@ -402,6 +441,27 @@ def test_an_audiometer_and_its_calibration(run: Run, person: int, db: Path) -> N
     assert "transducer must be one of" in run(
         "device", "add", "--name", "x", "--transducer", "bone", code=2
     )
+
+
+def test_the_usual_device_is_used_and_an_unknown_comparison_is_said(
+    run: Run, referred: int, db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("device", "add", "--name", "booth", "--transducer", "insert")
+    said = run("screen", "A1", "--ear", "left", "--no-practice", typed="quit\n", code=NOT_FINISHED)
+    assert "even one of 20 dB" in said
+    assert "register the device" in said
+    assert run("device", "default", 1) == "Tests use device 1\n"
+    begun = ["--no-practice", "--set-aside", "--new-visit"]
+    run("screen", "A1", "--ear", "left", *begun, typed="quit\n", code=NOT_FINISHED)
+    run("screen", "A1", "--ear", "left", "--device", 0, *begun, typed="quit\n", code=NOT_FINISHED)
+    with Store.open(db) as store:
+        visits = [store.visit(one.visit_id).device_id for one in store.exams(referred)][-3:]
+    assert visits == [None, 1, None]
+    assert "there is no device 7" in run("device", "default", 7, code=2)
+    monkeypatch.setenv("EARSHIFT_DEVICE", "7")
+    assert "there is no device 7" in run("exam", "A1", "--ear", "right", code=2)
+    monkeypatch.setenv("EARSHIFT_DEVICE", "booth")
+    assert "must be the id of a device" in run("exam", "A1", "--ear", "right", code=2)
 
 
 def test_a_device_is_used_as_the_browser_would_use_it(run: Run, referred: int, db: Path) -> None:

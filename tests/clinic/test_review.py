@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from test_worklist import both, full, lines, on, screen, taken, visit_on
 
-from earshift.acts import ShiftFinding
 from earshift.clinic.findings import findings_of
 from earshift.clinic.review import (
     add_follow_up,
@@ -18,8 +17,8 @@ from earshift.clinic.review import (
     report_bundle,
     require_reviewer,
     review_of,
+    reviews_of,
     say_work_related,
-    shifts_followed,
     sign,
 )
 from earshift.clinic.site import change_setting
@@ -324,9 +323,10 @@ def test_follow_ups_of_a_shift_are_kept_with_who_and_when(clinic: Store, worker:
     day = on(110)
     for kind in ("protector", "training", "referral"):
         add_follow_up(clinic, visit, kind, author="mh", done_on=day, done_by="Ms Weber")
-    ((found, done),) = shifts_followed(clinic, worker.id)
-    assert isinstance(found, ShiftFinding)
-    assert [(one.kind, one.done_on, one.done_by) for one in done] == [
+    newest, *before = reviews_of(clinic, worker.id)
+    assert [one.decision for one in newest.findings] == ["changed"]
+    assert [one.findings for one in before] == [(), ()]
+    assert [(one.kind, one.done_on, one.done_by) for one in newest.follow_ups] == [
         ("protector", day, "Ms Weber"),
         ("training", day, "Ms Weber"),
         ("referral", day, "Ms Weber"),

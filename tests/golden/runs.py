@@ -324,7 +324,7 @@ def wrong_use(desk: Desk) -> None:
         "person history B9", "person history A1 --ear both", "person history A1 --rule none",
         "person baseline A1 --ear left --exam 99 --reason x",
         "person baseline A1 --ear left --exam 1 --reason x",
-        "exam A1 --ear both", "exam B2 --ear right", "exam A1 --ear right --cap 120",
+        "exam A1 --ear neither", "exam B2 --ear right", "exam A1 --ear right --cap 120",
         "exam A1 --ear right --cap 125 --yes", "exam A1 --ear right --cap nan",
         "exam A1 --ear right --cap -20", "exam A1 --ear right --cap 100",
         "exam A1 --ear right --tones 0", "exam A1 --ear right --tones 501",

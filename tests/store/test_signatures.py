@@ -168,7 +168,10 @@ def test_a_changed_text_is_found(
     signature = signed(store, somebody[1].visit_id)
     change = "UPDATE signed SET content = replace(content, 'reviewed', 'approved')"
     said = damaged(database, *without_guard(database, "signed", change))
-    assert said == ["signatures:1 does not match what is stored as signed"]
+    assert said == [
+        "signed:1 is not as it was written",
+        "signatures:1 does not match what is stored as signed",
+    ]
     with pytest.raises(StoreTrouble, match="does not match what is stored as signed"):
         store.signed_content(signature)
     said = damaged(database, *without_guard(database, "signed", "DELETE FROM signed"))

@@ -636,8 +636,8 @@ NEXT_SCHEMA = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0004"
-down_revision = "0003"
+revision = "0005"
+down_revision = "0004"
 
 
 def upgrade() -> None:
@@ -651,15 +651,15 @@ def next_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that this version has one schema more; the file of its migration."""
     folder = tmp_path / "migrations"
     shutil.copytree(database.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "versions" / "schema_0004.py"
+    file = folder / "versions" / "schema_0005.py"
     file.write_text(NEXT_SCHEMA.format(then=""))
     monkeypatch.setattr(database, "MIGRATIONS", folder)
     return file
 
 
 def pretend_newer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "SCHEMA", "0004")
-    monkeypatch.setattr(tables, "SCHEMA", "0004")
+    monkeypatch.setattr(database, "SCHEMA", "0005")
+    monkeypatch.setattr(tables, "SCHEMA", "0005")
 
 
 def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
@@ -680,7 +680,7 @@ def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
     if "://" in database:
         assert copy is None
     else:
-        assert copy == Path(f"{database}.schema-0003")
+        assert copy == Path(f"{database}.schema-0004")
         with sqlite3.connect(copy) as connection:
             kept = connection.execute("SELECT name FROM identities").fetchall()
         connection.close()
@@ -803,14 +803,22 @@ def sound(database: str) -> str:
 def test_check_finds_a_changed_answer(sound: str) -> None:
     change = "UPDATE trials SET heard = NOT heard WHERE exam_id = 2 AND number = 2"
     said = damaged(sound, *without_guard(sound, "trials", change))
-    assert said == ["results:1 does not match the trials it was made from"]
+    assert said == [
+        "trials:3 is not as it was written",
+        "results:1 does not match the trials it was made from",
+    ]
 
 
 def test_check_finds_a_missing_trial(sound: str) -> None:
     remove = "DELETE FROM trials WHERE exam_id = 2 AND number = 1"
-    assert damaged(sound, *without_guard(sound, "voids", "DELETE FROM voids")) == []
+    said = damaged(sound, *without_guard(sound, "voids", "DELETE FROM voids"))
+    assert said == ["voids:1 is missing, and nobody erased it"]
     said = damaged(sound, *without_guard(sound, "trials", remove))
-    assert said == ["exams:2 lacks some of its trials"]
+    assert said == [
+        "exams:2 lacks some of its trials",
+        "trials:2 is missing, and nobody erased it",
+        "voids:1 is missing, and nobody erased it",
+    ]
 
 
 def test_check_finds_triggers_that_are_gone(sound: str) -> None:
@@ -838,7 +846,10 @@ def test_check_finds_identities_that_came_back_after_an_erasure(database: str) -
         "INSERT INTO identities (person_id, name, found_by, at, author, reason) "
         f"VALUES ({person.id}, 'Ada', 'ada', {at}, 'x', '')",
     )
-    assert said == [f"people:{person.id} was erased and still has identities"]
+    assert said == [
+        f"people:{person.id} was erased and still has identities",
+        "identities:2 is in no link of the chain",
+    ]
 
 
 @pytest.mark.parametrize("time", ["2026-01-01 00:00:00.000000", "2026-01-01T00:00:00.000000+02:00"])
@@ -846,7 +857,10 @@ def test_check_finds_times_that_are_not_utc(tmp_path: Path, time: str) -> None:
     file = str(tmp_path / "s.db")
     Store.open(file).close()
     said = damaged(file, f"INSERT INTO people (created_at) VALUES ('{time}')")
-    assert said == ["people.created_at holds times that are not UTC"]
+    assert said == [
+        "people.created_at holds times that are not UTC",
+        "people:1 is in no link of the chain",
+    ]
 
 
 def test_check_finds_a_file_that_others_can_read(tmp_path: Path) -> None:
@@ -864,7 +878,10 @@ def test_check_finds_rows_that_refer_to_nothing(tmp_path: Path) -> None:
         "INSERT INTO visits (person_id, started_at, zone, mode, author, checklist) "
         "VALUES (99, '2026-01-01T00:00:00.000000Z', 'UTC', 'self', 'x', '{}')",
     )
-    assert said == ["visits:1 refers to a missing row of people"]
+    assert said == [
+        "visits:1 refers to a missing row of people",
+        "visits:1 is in no link of the chain",
+    ]
 
 
 def test_check_finds_a_damaged_page(tmp_path: Path) -> None:

@@ -274,6 +274,105 @@ def test_a_file_is_imported_whole_or_not_at_all(desk: Desk) -> None:
     desk.post("/imports?format=fhir", status=422, content=b"{nonsense")
 
 
+def test_a_preview_names_every_row_and_stores_nothing(desk: Desk) -> None:
+    european = b"Nr;Tag;right_500;right_1000\nP1;31.12.2020;5,5;CNT\nP2;31.12.2020;odd;5\n"
+    how = "column=Nr%3Dperson&column=Tag%3Ddate&sentinel=CNT%3Dnot+tested&day_first=true"
+    known = {
+        one["theirs"]: one["ours"]
+        for one in desk.post("/imports/columns", content=european)["columns"]
+    }
+    assert known == {"Nr": "", "Tag": "", "right_500": "right_500", "right_1000": "right_1000"}
+    commas = desk.post(f"/imports?preview=true&{how}", content=european)
+    assert (commas["sound"], commas["rejected_total"]) == (0, 2)
+    seen = desk.post(f"/imports?preview=true&decimal_comma=true&{how}", content=european)
+    assert (seen["sound"], seen["added"], seen["preview"]) == (1, 0, True)
+    assert seen["rejected"][0]["row"] == 3
+    assert "'odd'" in seen["rejected"][0]["reason"]
+    assert desk.post("/people/search", {"text": "P1"})["people"] == []
+    desk.post(f"/imports?decimal_comma=true&{how}", status=422, content=european)
+    done = desk.post(f"/imports?decimal_comma=true&skip_rejected=true&{how}", content=european)
+    assert (done["added"], done["rejected_total"]) == (1, 1)
+    for wrong in ("timezone=Nowhere", "column=x", "sentinel=99%3Dperhaps", "no_response_db=loud"):
+        desk.post(f"/imports?preview=true&{wrong}", status=422, content=european)
+    assert desk.post("/imports/columns", content=b"{}")["columns"] == []
+
+
+def test_a_roster_marks_leavers_only_when_asked(desk: Desk) -> None:
+    gone = desk.person(code="gone")
+    file = b"code,name,personnel\nnew-1,Nia New,x\n"
+    seen = desk.post("/imports/roster?preview=true", content=file)
+    assert (seen["new_total"], seen["leavers_total"], seen["leavers_marked"]) == (1, 1, False)
+    assert desk.post("/people/search", {"text": "new-1"})["people"] == []
+    desk.post("/imports/roster?left_on=2026-01-01", status=422, content=file)
+    desk.post("/imports/roster?plan=another", status=409, content=file)
+    how = f"mark_leavers=true&left_on=2026-01-01&plan={seen['plan']}"
+    desk.post(f"/imports/roster?{how}", content=file)
+    assert desk.get(f"/people/{gone}")["left_on"] == "2026-01-01"
+    twice = file + b"new-1,Nia Again,x\n"
+    desk.post("/imports/roster", status=422, content=twice)
+    again = desk.post("/imports/roster?skip_rejected=true", content=twice)
+    assert [one["row"] for one in again["rejected"]] == [3]
+    unused = desk.post("/imports/roster?preview=true&column=name%3Dnot+used", content=twice)
+    assert unused["changed_total"] == 0
+
+
+def test_a_notch_is_asked_about_without_a_reference_and_is_no_test_of_change(desk: Desk) -> None:
+    person = desk.person(hired_on="2020-01-01")
+    first = desk.get("/worklist")["items"]
+    desk.test(person, 409, notch=True, rule="osha-sts")
+    desk.test(person, 409, notch=True, kind="exam")
+    exam = desk.test(person, notch=True, ears=["right"])["exams"][0]
+    done = answer_to_the_end(desk, exam["id"])
+    assert (done["state"], done["rule"], done["decision"]) == ("done", None, "no notch")
+    assert "No notch around 3-6 kHz" in done["words"]
+    assert desk.get("/worklist")["items"] == first  # still to be tested for the first time
+    assert desk.get(f"/people/{person}")["history"]["right"] == []
+    assert desk.get(f"/visits/{done['visit']}/report.html").status_code == 200
+    more = desk.post(f"/exams/{exam['id']}/continue", {}, 201)
+    assert (more["kind"], more["state"]) == ("exam", "open")
+    desk.post(f"/exams/{more['id']}/abandon", {"reason": "test"})
+    again = desk.post(f"/exams/{exam['id']}/retest", {}, 201)
+    assert (again["kind"], again["rule"]) == ("screen", None)
+
+
+def test_the_usual_device_and_the_last_test_fill_the_form_in(desk: Desk) -> None:
+    person = desk.person()
+    assert desk.get(f"/people/{person}")["last_test"] is None
+    desk.reference(person)
+    device = desk.post("/devices", {"name": "booth", "transducer": "insert"}, 201)
+    assert (device["default"], device["in_order"]) == (False, False)
+    assert [one["name"] for one in desk.get("/worklist")["devices"]] == ["booth"]
+    for _ in range(2):
+        assert desk.post(f"/devices/{device['id']}/default", {"default": True})["default"]
+    desk.test(person, device=device["id"], rule="niosh-15")
+    last = desk.get(f"/people/{person}")["last_test"]
+    assert last["on"] == f"{local_today(ZONE)}"
+    assert (last["kind"], last["ears"], last["rule"]) == ("screen", ["right"], "niosh-15")
+    assert (last["device"], last["answered_by"]) == (device["id"], "examiner")
+    assert not desk.post(f"/devices/{device['id']}/default", {"default": False})["default"]
+
+
+def test_a_comparison_across_unknown_devices_is_said_before_with_its_remedy(desk: Desk) -> None:
+    person = desk.person()
+    typed = desk.reference(person)["id"]
+    said = desk.get(f"/people/{person}/comparison")
+    assert "even one of 20 dB" in said[typed]
+    assert "register the device" in said[typed]
+    bare = desk.post("/devices", {"name": "booth"}, 201)["id"]
+    assert "record the calibration" in desk.get(f"/people/{person}/comparison?device={bare}")[typed]
+    good = desk.calibrated()
+    assert (
+        "a full exam on today's device"
+        in (desk.get(f"/people/{person}/comparison?device={good}")[typed])
+    )
+    desk.checked(good)
+    answer = {"device": good, "kind": "exam", "ears": ["right"]}
+    exam = desk.test(person, **answer)["exams"][0]
+    answer_to_the_end(desk, exam["id"])
+    said = desk.get(f"/people/{person}/comparison?device={good}")
+    assert list(said) == [typed]  # the exam on this device is known well enough
+
+
 # A supervised screen ----------------------------------------------------------------------------
 
 

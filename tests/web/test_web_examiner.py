@@ -265,6 +265,45 @@ def test_a_baseline_is_chosen_with_its_reason(
     expect(card.locator("#baselines")).to_contain_text("first day at work, Dr K")
 
 
+def test_after_the_first_ear_the_page_leads_to_the_second(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    person = clinic.person("Ear by Ear", "2-ears", references=())
+    screen = clinic.begin(person, ears=["right", "left"], notch=True, rule=None)
+    first, second = (one["id"] for one in screen["exams"])
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/exams/{first}")
+    expect(page.get_by_role("button", name="Undo")).to_be_visible()
+    expect(page.locator("#next-ear")).to_have_count(0)
+    clinic.answer(first, ear(REFERENCE))
+    page.get_by_role("link", name="Continue with the left ear").click()
+    expect(page).to_have_url(f"{address}/exams/{second}")
+
+
+def test_who_was_here_before_hears_a_tone_after_two_clicks(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    person = clinic.person("Rita Returning", "again", references=("right", "left"))
+    booth = clinic.post("/api/devices", {"name": "booth R", "transducer": "insert"})["id"]
+    before = clinic.begin(person, ears=["right", "left"], rule="niosh-15", device=booth)
+    for exam in before["exams"]:
+        clinic.answer(exam["id"], ear(REFERENCE))
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/worklist")
+    page.get_by_role("row", name="Rita Returning").get_by_role("link", name="Test as last").click()
+    expect(page.locator("#as-last")).to_be_visible()
+    expect(page.get_by_label("Rule for change")).to_have_value("niosh-15")
+    expect(page.get_by_label("Device", exact=True)).to_have_value(booth)
+    expect(page.locator("#warnings")).to_contain_text("even one of 20 dB")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator(".tone")).to_contain_text("Hz")
+    # The next form on this workstation is filled in the same way, also for somebody new.
+    new = clinic.person("Nora New", "new-here")
+    page.goto(f"{address}/people/{new}/test")
+    expect(page.get_by_label("Device", exact=True)).to_have_value(booth)
+    expect(page.locator("#as-last")).to_be_hidden()
+
+
 def test_refusals_are_said_beside_the_button(
     page: Page, address: str, past: dict[str, str]
 ) -> None:
@@ -621,19 +660,70 @@ def test_the_set_up_of_the_desk_can_be_used_by_everybody(
     look_at_everything(page)
 
 
-def test_a_file_is_imported(page: Page, address: str, tmp_path: Path) -> None:
-    file = tmp_path / "old.csv"
+def test_a_file_is_looked_at_explained_and_imported(
+    page: Page, address: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "alt.csv"
     file.write_text(
-        "person,date,right_500,right_1000,right_2000,right_3000,right_4000\n"
-        "I-1,2020-01-02,5,10,15,20,25\n"
+        "Nummer;Untersucht;right_500;right_1000;right_2000;right_3000;right_4000\n"
+        "I-1;02.01.2020;5,0;10;15;20;25\n"
+        "I-2;02.01.2020;5,0;10;15;nichts;25\n"
+        "I-3;02.01.2020;5,0;10;15;seltsam;25\n"
     )
     sign_in(page, address, "bob")
     page.goto(f"{address}/import")
     page.get_by_label("File", exact=True).set_input_files(file)
-    page.get_by_role("button", name="Import").click()
-    expect(page.locator("#outcome")).to_contain_text("Audiograms added: 1")
-    page.locator("#outcome").get_by_role("link").click()
-    expect(page.locator("#exams")).to_contain_text("audiogram")
+    show = page.get_by_role("button", name="Show what it would do")
+    page.get_by_label("Nummer", exact=True).select_option("person's code")
+    page.get_by_label("Untersucht", exact=True).select_option("date of the test")
+    show.click()
+    outcome = page.locator("#outcome")
+    expect(outcome).to_contain_text("can be imported: 0. Rejected rows: 3")
+    expect(outcome).to_contain_text("'02.01.2020' may begin with the day or the month")
+    expect(page.get_by_role("button", name="Import now")).to_be_hidden()
+    page.get_by_label("Dates begin with the day").check()
+    page.get_by_label("Numbers have a decimal comma").check()
+    page.get_by_text("Codes and levels").click()
+    page.get_by_label("Codes for not tested").fill("nichts")
+    page.get_by_label("Time zone of the file").fill("Europe/Vienna")
+    show.click()
+    expect(outcome).to_contain_text("can be imported: 2. Rejected rows: 1")
+    expect(outcome).to_contain_text("'seltsam' is neither a number")
+    page.get_by_role("button", name="Import now").click()
+    expect(outcome).to_contain_text("Nothing is stored yet")  # the rejected row must be agreed to
+    page.get_by_label("Leave the rejected rows out").check()
+    page.get_by_role("button", name="Import now").click()
+    expect(outcome).to_contain_text("Audiograms added: 2")
+    outcome.get_by_role("link", name="I-1").click()
+    expect(page.locator("#exams")).to_contain_text("2020-01-02")
+
+
+def test_a_roster_is_looked_at_before_it_changes_anything(
+    page: Page, address: str, clinic: Clinic, tmp_path: Path
+) -> None:
+    known = clinic.post("/api/people", {"code": "R-1", "name": "Rosa Known"})["id"]
+    file = tmp_path / "roster.csv"
+    file.write_text("Kennung,name,dept\nR-1,Rosa Known,Press shop\nR-2,Rolf New,Office\n")
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/import")
+    page.get_by_label("A roster").check()
+    page.get_by_label("File", exact=True).set_input_files(file)
+    page.get_by_label("Kennung", exact=True).select_option("code")
+    page.get_by_role("button", name="Show what it would do").click()
+    outcome = page.locator("#outcome")
+    expect(outcome).to_contain_text("New: 1. Changed: 1. The same: 0. Rejected rows: 0.")
+    expect(outcome).to_contain_text("Press shop")
+    expect(outcome.get_by_role("table", name="Stored, but not in the file")).to_be_visible()
+    assert clinic.get(f"/api/people/{known}")["department"] is None
+    # Somebody else changes the same person meanwhile: what was shown is no longer what would be.
+    clinic.post(f"/api/people/{known}/correct", {"job": "fitter", "reason": "test"})
+    page.get_by_role("button", name="Import now").click()
+    expect(page.locator("#problem")).to_contain_text("look at it once more")
+    page.get_by_role("button", name="Show what it would do").click()
+    expect(outcome).to_contain_text("Nothing is stored yet")
+    page.get_by_role("button", name="Import now").click()
+    expect(outcome).to_contain_text("Added: 1. Changed: 1.")
+    assert clinic.get(f"/api/people/{known}")["department"] == "Press shop"
 
 
 def test_a_simulated_person_is_stored_nowhere(page: Page, address: str, clinic: Clinic) -> None:

@@ -221,6 +221,7 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
         {"person": w.person}, json={"ear": "left", "exam": w.new_reference(), "reason": "test"}
     ),
     "GET /api/people/{person}/monitoring": lambda w, _: Right({"person": w.person}),
+    "GET /api/people/{person}/comparison": lambda w, _: Right({"person": w.person}),
     "POST /api/people/{person}/notes": lambda w, _: Right({"person": w.person}, json={"text": "x"}),
     "POST /api/people/{person}/audiograms": lambda w, _: Right(
         {"person": w.person}, json={"ear": "left", "thresholds": THRESHOLDS}
@@ -240,6 +241,9 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     ),
     "POST /api/exams/{exam}/reopen": _closed,
     "POST /api/imports": lambda w, _: Right(content=CSV % w.number()),
+    "POST /api/imports/columns": lambda w, _: Right(content=CSV % w.number()),
+    "POST /api/imports/roster": lambda w, _: Right(content=b"code\nroster-%d\n" % w.number()),
+    "POST /api/devices/{device}/default": lambda w, _: Right({"device": w.device}, json={}),
     "POST /api/devices": lambda w, _: Right(json={"name": "booth"}),
     "GET /api/devices/{device}": lambda w, _: Right({"device": w.device}),
     "POST /api/devices/{device}/calibrations": lambda w, _: Right(

@@ -100,7 +100,7 @@ def is_there(db: str | None) -> bool:
 
 
 db_commands = typer.Typer(
-    help="Back up, restore, check and upgrade the database.",
+    help="Make, back up, restore, check, seal and upgrade the database.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -120,14 +120,16 @@ def db_backup(
     """
     with opened(db) as store:
         place = store.describe()
+        seal = str(store.seal())  # before the copy, which then holds all that is sealed
         try:
             store.backup(path)
         except (Refusal, OSError) as error:
             raise trouble(error) from None
     if as_json:
-        typer.echo(json.dumps({"database": place, "backup": str(path)}))
+        typer.echo(json.dumps({"database": place, "backup": str(path), "seal": seal}))
     else:
         typer.echo(f"Backup of {place}: {path}")
+        typer.echo(f"Seal, to keep elsewhere: {seal}")
 
 
 @db_commands.command("restore", epilog=EXIT_CODES)
@@ -155,19 +157,73 @@ def db_restore(
 
 
 @db_commands.command("check", epilog=EXIT_CODES)
-def db_check(db: Database = None, as_json: AsJson = False) -> None:
+def db_check(
+    seal: Annotated[
+        list[str] | None,
+        typer.Option(help="A seal kept elsewhere: nothing before it may have changed. Repeatable."),
+    ] = None,
+    db: Database = None,
+    as_json: AsJson = False,
+) -> None:
     """Check that everything in the database is as it was written; exit code 4 if it is not."""
+    from earshift.store import Seal
+
     with opened(db) as store:
-        place, problems = store.describe(), store.check()
+        sealed = [Seal.parse(one) for one in seal or ()]
+        place, report = store.describe(), store.inspect(sealed)
+    problems = list(report.problems)
     if as_json:
-        typer.echo(json.dumps({"database": place, "problems": problems}, indent=2))
-    elif problems:
-        for problem in problems:
-            typer.echo(f"- {problem}")
+        told = {
+            "database": place,
+            "problems": problems,
+            "notes": list(report.notes),
+            "seal": None if report.seal is None else str(report.seal),
+            "chained_since": None if report.since is None else report.since.isoformat(),
+        }
+        typer.echo(json.dumps(told, indent=2))
     else:
-        typer.echo(f"No problems found in {place}")
+        for line in problems or [f"No problems found in {place}"]:
+            typer.echo(f"- {line}" if problems else line)
+        if report.since is not None:
+            typer.echo(
+                f"The chain speaks from {report.since:%Y-%m-%d %H:%M} UTC on: what was there "
+                "before was chained as it was found."
+            )
+        for note in report.notes:
+            typer.echo(f"Note: {note}.")
     if problems:
         raise trouble(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {place}")
+
+
+@db_commands.command("seal", epilog=EXIT_CODES)
+def db_seal(db: Database = None, as_json: AsJson = False) -> None:
+    """Print the head of the chain over all that is stored. Keep it away from the database.
+
+    Whoever owns the database can rewrite its whole chain, but not so that `db check --seal` still
+    finds what was sealed.
+    """
+    if not is_there(db):
+        raise trouble("there is no database yet")
+    with opened(db) as store:
+        place, seal = store.describe(), str(store.seal())
+    typer.echo(json.dumps({"database": place, "seal": seal}) if as_json else seal)
+
+
+@db_commands.command("init", epilog=EXIT_CODES)
+def db_init(db: Database = None, as_json: AsJson = False) -> None:
+    """Make the tables of a new database. For PostgreSQL: print the SQL of a second role.
+
+    The role that makes the tables owns them, and upgrades and erases. `earshift serve` needs less:
+    with a role that only reads and adds it cannot switch the guards off.
+    """
+    with opened(db) as store:
+        place, sql = store.describe(), store.second_role()
+    if as_json:
+        typer.echo(json.dumps({"database": place, "second_role": sql}))
+        return
+    typer.echo(f"-- {place} is ready")
+    if sql is not None:
+        typer.echo(sql)
 
 
 @db_commands.command("upgrade", epilog=EXIT_CODES)

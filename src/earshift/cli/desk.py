@@ -24,6 +24,11 @@ KEYS = (
     "finish (end early) - quit"
 )
 
+SILENCE_HEARD = (
+    "Nothing was presented, and it was reported as heard. Instruct the listener again: answer only "
+    "to a tone."
+)
+
 
 class Desk:
     """The examiner's desk: shows what to present, reads the answers and stores them.
@@ -47,6 +52,8 @@ class Desk:
             while not (self._session.done and self._closed()):
                 self._one_presentation()
             self._finish()
+        except _EndedEarly:
+            return
         except (_Leave, KeyboardInterrupt):
             self._leave()
         except ExamChanged as error:  # the exam is the other program's now: it is not paused here
@@ -89,6 +96,8 @@ class Desk:
         procedure = self._session.procedure
         assert isinstance(procedure, Screen)
         rule = procedure.rule
+        if procedure.hypotheses is not None:
+            return "Question: is there a notch around 3-6 kHz?"
         if rule is None:
             return f"Question: has hearing changed at all (protocol {procedure.protocol.name})?"
         meaning = rule_meaning(rule.name, rule.text)
@@ -117,7 +126,7 @@ class Desk:
             elif command == "finish":
                 if self._session.tones:
                     self._finish()
-                    raise typer.Exit()
+                    raise _EndedEarly
                 self._refuse("nothing has been answered yet: there is nothing to show")
             else:
                 self._common(command)
@@ -135,6 +144,7 @@ class Desk:
         elif isinstance(procedure, Screen) and tones:
             progress["p_changed"] = procedure.p_changed
             asked = "P(changed)" if procedure.rule is None else "P(rule met)"
+            asked = asked if procedure.hypotheses is None else "P(notch)"
             words += f", {asked} {procedure.p_changed:.3f}"
         return words, progress
 
@@ -155,6 +165,8 @@ class Desk:
         self._say("stored", number=trial.number, kind=trial.kind, heard=trial.heard)
         if self._simulate is not None and not self._as_json:
             typer.echo(f"     {'heard' if heard else 'not heard'}")
+        if trial.kind == "catch" and trial.heard and not self._as_json:
+            typer.secho(f"     {SILENCE_HEARD}", fg="yellow")
 
     def _undo(self) -> None:
         trial = self._session.undo()
@@ -234,6 +246,10 @@ class Desk:
         if not self._as_json:
             _show_result(record, result.shown)
             typer.echo(f"Report: earshift report {record.visit_id} --out FILE.pdf")
+
+
+class _EndedEarly(Exception):
+    """The examiner has the result shown before the last tone."""
 
 
 class _Leave(Exception):

@@ -92,6 +92,26 @@ def device_list(db: Database = None, as_json: AsJson = False) -> None:
     table("Devices", columns, rows)
 
 
+@devices.command("default", epilog=EXIT_CODES)
+def device_default(
+    device_id: Annotated[
+        int, typer.Argument(metavar="DEVICE", min=0, help="Id of the device; 0 is none.")
+    ],
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Choose the device that tests use unless another is named."""
+    from earshift.clinic.devices import choose_default_device
+
+    with opened(db) as store:
+        choose_default_device(store, device_id or None, author=author_name(author))
+    if as_json:
+        show_json({"default": device_id or None})
+    else:
+        typer.echo(f"Tests use device {device_id}" if device_id else "Tests use no device")
+
+
 @devices.command("calibrated", epilog=EXIT_CODES)
 def device_calibrated(
     device_id: DeviceId,

@@ -1,5 +1,6 @@
 """Exams and screens of one ear, with any audiometer at hand."""
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,16 +19,18 @@ from earshift.cli.database import (
 from earshift.cli.desk import Desk
 from earshift.cli.people import Who
 from earshift.cli.terminal import confirmed
-from earshift.engine.refusal import Conflict
+from earshift.engine.refusal import Conflict, Refusal
 
 if TYPE_CHECKING:
     from earshift.clinic.begin import Wanted
+    from earshift.clinic.plan import Plan
     from earshift.devices.delivery import Delivery
     from earshift.engine.limits import Limits
     from earshift.records import Person
     from earshift.store import Store
 
-Ear = Annotated[str, typer.Option(help="right or left.")]
+Ear = Annotated[str, typer.Option(help="right, left or both: one after the other.")]
+BOTH = "both"
 Simulate = Annotated[
     str | None,
     typer.Option(help="Let a simulated listener of this hearing-loss class answer, to try it out."),
@@ -38,7 +41,14 @@ Cap = Annotated[
 OwnSeed = Annotated[
     int | None, typer.Option(min=0, help="Seed of all random numbers. Default: a new one.")
 ]
-Device = Annotated[int | None, typer.Option(min=1, help="Id of the audiometer in the database.")]
+Device = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Id of the audiometer in the database. Default: EARSHIFT_DEVICE, else the site's "
+        "(`earshift device default`); 0 is none.",
+    ),
+]
 AcceptCalibration = Annotated[
     bool,
     typer.Option(
@@ -96,7 +106,7 @@ def exam(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a full exam of one ear, with any audiometer at hand.
+    """Run a full exam of one ear or both, with any audiometer at hand.
 
     Says which tone to present and takes the answer: y (heard), n (not heard), undo, pause, finish
     or quit. Every answer is stored before the next tone is shown. With --json every event is a line
@@ -106,12 +116,12 @@ def exam(
 
     with opened(db) as store:
         setting = _Setting(
-            practice, device, accept_calibration, new_visit, set_aside, simulate, timezone,
-            author_name(author), as_json,
+            practice, _device(store, device, simulate), accept_calibration, new_visit, set_aside,
+            simulate, timezone, author_name(author), as_json,
         )  # fmt: skip
         person = _person(store, who)
         limits = _limits(cap, yes)
-        wanted = Wanted("exam", (ear,), seed=seed, max_tones=tones, limits=limits)
+        wanted = Wanted("exam", _ears(ear), seed=seed, max_tones=tones, limits=limits)
         _begin(store, person, wanted, setting)
 
 
@@ -126,6 +136,10 @@ def screen(
         str | None,
         typer.Option(help="Ask about any change instead, with these settings: best or paper."),
     ] = None,
+    notch: Annotated[
+        bool,
+        typer.Option("--notch", help="Ask whether there is a notch around 3-6 kHz instead."),
+    ] = False,
     reference: Annotated[
         int | None,
         typer.Option(min=1, help="Exam to compare with. Default: the baseline of this ear."),
@@ -155,15 +169,18 @@ def screen(
 
     with opened(db) as store:
         setting = _Setting(
-            practice, device, accept_calibration, new_visit, set_aside, simulate, timezone,
-            author_name(author), as_json,
+            practice, _device(store, device, simulate), accept_calibration, new_visit, set_aside,
+            simulate, timezone, author_name(author), as_json,
         )  # fmt: skip
         person = _person(store, who)
+        if reference is not None and ear == BOTH:
+            raise Refusal("each ear has a reference of its own: name one with --ear right or left")
         wanted = Wanted(
             "screen",
-            (ear,),
+            _ears(ear),
             rule=rule,
             protocol=protocol,
+            notch=notch,
             references={} if reference is None else {ear: reference},
             seed=seed,
             max_tones=tones,
@@ -200,6 +217,28 @@ def resume(
         Desk(session, store.person(visit.person_id), simulate, as_json).run()
 
 
+def _device(store: "Store", given: int | None, simulate: str | None) -> int | None:
+    """The audiometer in use: as given, else this workstation's, else the site's usual one.
+
+    The site's is not used where it plays in a browser.
+    """
+    from earshift.clinic.devices import default_device
+
+    here = os.environ.get("EARSHIFT_DEVICE", "").strip()
+    if given is None and here:
+        if not (here.isascii() and here.isdigit() and len(here) < 10):
+            raise Refusal("EARSHIFT_DEVICE must be the id of a device", got=here)
+        given = int(here)
+    if given is not None:
+        return given or None
+    usual = None if simulate is not None else default_device(store)
+    return None if usual is None or store.device(usual).fingerprint else usual
+
+
+def _ears(ear: str) -> tuple[str, ...]:
+    return ("right", "left") if ear == BOTH else (ear,)
+
+
 def _person(store: "Store", who: str) -> "Person":
     from earshift.clinic.people import find_person
 
@@ -222,7 +261,7 @@ def _limits(cap_db_hl: float, yes: bool) -> "Limits":
 
 
 def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting) -> None:
-    """Open what is wanted, in today's visit, and sit down at the desk."""
+    """Open what is wanted, in today's visit, and sit down at the desk; both ears in turn."""
     from earshift.clinic.begin import plan_test
     from earshift.clinic.people import todays_visit, unfinished
     from earshift.clinic.plan import open_exam
@@ -233,7 +272,7 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
     _check_class(setting.simulate)
     zone = as_zone(setting.timezone or local_zone())
     simulated = setting.simulate is not None
-    (plan,) = plan_test(
+    plans = plan_test(
         store,
         person.id,
         wanted,
@@ -243,8 +282,11 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         simulated=simulated,
         set_aside=setting.set_aside,
     )
-    for record in unfinished(store, person.id, plan.ear, simulated=simulated):
-        Session(store, record.id, author=setting.author).abandon("set aside for a new exam")
+    for caution in _comparison_cautions(store, plans, setting, zone):
+        typer.secho(f"earshift: {caution}", fg="yellow", err=True)
+    for plan in plans:
+        for record in unfinished(store, person.id, plan.ear, simulated=simulated):
+            Session(store, record.id, author=setting.author).abandon("set aside for a new exam")
     visit = todays_visit(
         store,
         person.id,
@@ -254,12 +296,36 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         device_id=setting.device_id,
         fresh=setting.new_visit,
     )
-    record = open_exam(store, visit, plan, author=setting.author)
-    practice = setting.practice and not simulated
-    session = Session(
-        store, record.id, author=setting.author, practice=practice, planned=plan.procedure
-    )
-    Desk(session, person, setting.simulate, setting.as_json).run()
+    for plan in plans:  # the second ear is opened when the first is done, so that leaving is easy
+        record = open_exam(store, visit, plan, author=setting.author)
+        practice = setting.practice and not simulated
+        session = Session(
+            store, record.id, author=setting.author, practice=practice, planned=plan.procedure
+        )
+        Desk(session, person, setting.simulate, setting.as_json).run()
+
+
+def _comparison_cautions(
+    store: "Store", plans: "list[Plan]", setting: _Setting, zone: str
+) -> list[str]:
+    """What to know before a screen compares with a device that nobody vouches for."""
+    from earshift.clinic.devices import comparison_caution
+    from earshift.days import today
+
+    if setting.simulate is not None:
+        return []
+    found = [
+        comparison_caution(
+            store,
+            store.exam(plan.reference_exam_id),
+            setting.device_id,
+            plan.delivery.relative,
+            today(zone),
+        )
+        for plan in plans
+        if plan.reference_exam_id is not None
+    ]
+    return list(dict.fromkeys(words for words in found if words is not None))
 
 
 def _delivery(store: "Store", setting: _Setting, zone: str) -> "Delivery":

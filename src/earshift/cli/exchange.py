@@ -1,6 +1,5 @@
 """Reports, imported audiograms and exported visits."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -59,31 +58,6 @@ def report(
     for warning in warnings:
         typer.secho(f"earshift: {printable(warning)}", fg="yellow", err=True)
     typer.echo(f"Report of visit {visit_id}: {out}")
-
-
-def pairs(texts: Sequence[str] | None, what: str) -> dict[str, str]:
-    """`--option LEFT=RIGHT`, any number of times; the last = divides, as texts may hold one."""
-    found = {}
-    for text in texts or ():
-        left, equals, right = text.rpartition("=")
-        if not equals or not left.strip() or not right.strip():
-            raise Refusal(f"{what} must look like TEXT=MEANING", got=text)
-        found[left.strip()] = right.strip()
-    return found
-
-
-def _levels(texts: Sequence[str] | None) -> float | dict[float, float] | None:
-    """One level for all frequencies, or FREQUENCY=LEVEL for each."""
-    try:
-        if texts is not None and len(texts) == 1 and "=" not in texts[0]:
-            return float(texts[0])
-        found = pairs(texts, "--no-response-db")
-        return {float(f): float(level) for f, level in found.items()} or None
-    except ValueError:
-        raise Refusal(
-            "--no-response-db must be a level such as 90, or FREQUENCY=LEVEL such as 8000=85",
-            got=", ".join(texts or ()),
-        ) from None
 
 
 @app.command("import", epilog=EXIT_CODES)
@@ -149,6 +123,7 @@ def import_references(
     """
     from earshift.clinic.audiograms import ImportedFile
     from earshift.formats import read_references
+    from earshift.formats.references import levels, pairs
 
     with plain_failures():
         columns = pairs(column, "--column")
@@ -160,7 +135,7 @@ def import_references(
             timezone=timezone,
             columns=columns,
             sentinels=pairs(sentinel, "--sentinel"),
-            no_response_db_hl=_levels(no_response_db),
+            no_response_db_hl=levels(no_response_db, "--no-response-db"),
             baselines_only=not every,
             method_offset_db=method_offset,
             decimal_comma=decimal_comma,

@@ -17,7 +17,6 @@ from earshift.cli.database import (
     author_name,
     opened,
 )
-from earshift.cli.exchange import pairs
 from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
 from earshift.cli.worklist import AsCsv, write_csv
 from earshift.engine.refusal import Refusal
@@ -74,6 +73,7 @@ def roster_import(
     from earshift.clinic.worklist import refresh
     from earshift.clinic.zones import local_zone
     from earshift.days import today
+    from earshift.formats.references import pairs
     from earshift.formats.roster import read_roster
 
     with opened(db) as store:

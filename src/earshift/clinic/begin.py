@@ -14,14 +14,18 @@ from earshift.clinic.plan import (
     checked_ear,
     open_exam,
     plan_exam,
+    plan_notch,
     plan_screen,
 )
+from earshift.days import local_day
 from earshift.devices.delivery import Delivery
 from earshift.engine.limits import Limits
 from earshift.engine.protocol import PROTOCOLS
 from earshift.engine.refusal import Conflict
 from earshift.engine.rules import RULES, Rule, unverified_note
 from earshift.engine.screen import Screen
+from earshift.engine.values import EARS
+from earshift.engine.verdict import NOTCH
 from earshift.records import ExamRecord
 from earshift.store import Store
 
@@ -34,11 +38,48 @@ class Wanted:
     ears: tuple[str, ...]
     rule: str | None = None
     protocol: str | None = None
+    notch: bool = False  # is there a notch around 3-6 kHz? Needs no reference
     references: Mapping[str, int] = field(default_factory=dict)  # exam by ear; else the baseline
     accept_unverified: bool = False  # the examiner's consent to a rule that is not verified
     seed: int | None = None
     max_tones: int | None = None
     limits: Limits | None = None  # else the delivery's own
+
+
+@dataclass(frozen=True)
+class LastTest:
+    """How somebody was tested last, to be tested so again."""
+
+    on: date
+    kind: str
+    ears: tuple[str, ...]
+    rule: str | None
+    notch: bool
+    device_id: int | None
+    mode: str
+    answered_by: str
+
+
+def last_test(store: Store, person_id: int) -> LastTest | None:
+    """The newest visit with tones of a real person: what was asked, of which ears, and how."""
+    exams = [one for one in store.exams(person_id) if one.kind != "audiogram"]
+    for exam in reversed(exams):
+        visit = store.visit(exam.visit_id)
+        if visit.mode == "simulated":
+            continue
+        of_visit = [one for one in exams if one.visit_id == visit.id and one.kind == exam.kind]
+        rules = exam.design.get("rules") or [exam.design.get("rule")]
+        return LastTest(
+            on=local_day(visit.started_at, visit.zone),
+            kind=exam.kind,
+            ears=tuple(ear for ear in EARS if any(one.ear == ear for one in of_visit)),
+            rule=(rules[0] or {}).get("name"),
+            notch=exam.design.get("hypotheses") == NOTCH,
+            device_id=visit.device_id,
+            mode=visit.mode,
+            answered_by=Delivery.from_dict(exam.delivery).answered_by,
+        )
+    return None
 
 
 def plan_test(
@@ -61,6 +102,8 @@ def plan_test(
         if not set_aside:
             require_none_unfinished(store, person_id, ear, simulated=simulated)
     if wanted.kind == "exam":
+        if wanted.notch:
+            raise Conflict("a notch is looked for by a screen, not by a full exam")
         most = EXAM_TONES if wanted.max_tones is None else wanted.max_tones
         return [
             plan_exam(
@@ -68,6 +111,8 @@ def plan_test(
             )
             for ear in wanted.ears
         ]
+    if wanted.notch:
+        return _plan_notches(store, person_id, wanted, delivery, device_id, simulated)
     rule = _question(wanted)
     plans = [
         plan_screen(
@@ -90,6 +135,34 @@ def plan_test(
     for plan in plans:
         _require_undecided(plan)
     return plans
+
+
+def _plan_notches(
+    store: Store,
+    person_id: int,
+    wanted: Wanted,
+    delivery: Delivery,
+    device_id: int | None,
+    simulated: bool,
+) -> list[Plan]:
+    if wanted.rule is not None or wanted.protocol is not None:
+        raise Conflict("a notch is a question of its own: give no rule and no protocol with it")
+    if wanted.references:
+        raise Conflict("a notch is looked for in today's answers alone: give no reference")
+    return [
+        plan_notch(
+            store,
+            person_id,
+            ear,
+            simulated=simulated,
+            device_id=device_id,
+            delivery=delivery,
+            limits=wanted.limits,
+            seed=wanted.seed,
+            max_tones=wanted.max_tones,
+        )
+        for ear in wanted.ears
+    ]
 
 
 def _question(wanted: Wanted) -> Rule | None:

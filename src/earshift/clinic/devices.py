@@ -34,6 +34,12 @@ RELATIVE = (
     "The device is not calibrated: its levels are relative, and a screen can only be compared "
     "with an exam on the same device."
 )
+DEFAULT_DEVICE = "default_device"  # as the store keeps it among the site's settings
+UNKNOWN_COMPARISON = (
+    "How far the levels of today and of the reference differ is not known: a shift that is the "
+    "same at all frequencies, even one of 20 dB, may be the devices' doing and will not be called "
+    "changed."
+)
 EARS_AS_COUPLER = "a listener's ears"
 
 
@@ -84,7 +90,9 @@ class DeviceToday:
 
     @property
     def needs_attention(self) -> bool:
-        return self.blocked is not None or bool(self.remarks)
+        """Whether it is not in order: what was never calibrated never is."""
+        in_order = self.calibration_state == calibration.CALIBRATED
+        return self.blocked is not None or bool(self.remarks) or not in_order
 
 
 def device_today(store: Store, device: Device, today: date) -> DeviceToday:
@@ -296,6 +304,47 @@ def compare_devices(
     if states == [calibration.CALIBRATED, calibration.CALIBRATED]:
         return CALIBRATED_OFFSET_DB, "Not the reference's device, but both were calibrated."
     return UNKNOWN_OFFSET_DB, "Reference calibration unknown."
+
+
+def comparison_caution(
+    store: Store, reference: ExamRecord, device_id: int | None, relative: bool, today: date
+) -> str | None:
+    """What to know before a screen compares levels of which one nobody vouches for, and the remedy.
+
+    None where the devices are known well enough.
+    """
+    offset, _ = compare_devices(store, reference, device_id, relative, today)
+    if offset < UNKNOWN_OFFSET_DB:
+        return None
+    return f"{UNKNOWN_COMPARISON} {_remedy(store, reference, device_id, today)}"
+
+
+def _remedy(store: Store, reference: ExamRecord, device_id: int | None, today: date) -> str:
+    if device_id is None:
+        return "Remedy: register the device with its calibration, and choose it here."
+    if _calibration_state(store, device_id, today) != calibration.CALIBRATED:
+        return "Remedy: record the calibration of today's device."
+    if reference.kind == "audiogram" or store.visit(reference.visit_id).device_id is None:
+        return (
+            "Remedy: a full exam on today's device, chosen as the baseline; later screens are then "
+            "compared with that."
+        )
+    return "Remedy: record the calibration that the reference's device had then."
+
+
+def default_device(store: Store) -> int | None:
+    """The device that the site uses unless another is chosen."""
+    chosen = store.site_settings().get(DEFAULT_DEVICE)
+    return None if chosen is None or chosen.value is None else int(chosen.value)
+
+
+def choose_default_device(store: Store, device_id: int | None, *, author: str) -> None:
+    """Let the site use this device unless another is chosen; None: no device in particular."""
+    if device_id is not None:
+        store.device(device_id)
+    if device_id != default_device(store):
+        reason = "chosen as the usual device" if device_id else "no usual device any more"
+        store.set_site_setting(DEFAULT_DEVICE, device_id, author=author, reason=reason)
 
 
 def _calibration_state(store: Store, device_id: int | None, day: date) -> str:

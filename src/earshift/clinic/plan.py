@@ -22,6 +22,7 @@ from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import Rule
 from earshift.engine.screen import Screen
 from earshift.engine.values import EARS
+from earshift.engine.verdict import NOTCH
 from earshift.records import ExamRecord, Visit
 from earshift.store import Store
 
@@ -112,6 +113,33 @@ def plan_screen(
     return Plan(ear, screen, record.id, replace(delivery, remarks=remarks))
 
 
+def plan_notch(
+    store: Store,
+    person_id: int,
+    ear: str,
+    *,
+    simulated: bool = False,
+    device_id: int | None = None,
+    delivery: Delivery | None = None,
+    limits: Limits | None = None,
+    seed: int | None = None,
+    max_tones: int | None = None,
+) -> Plan:
+    """A screen of one ear for a notch around 3-6 kHz. It asks of today alone: no reference."""
+    delivery = delivery or Delivery()
+    own_device = device_id if delivery.relative else None
+    screen = Screen(
+        hypotheses=NOTCH,
+        other_ear=_other_ear(store, person_id, checked_ear(ear), simulated, own_device),
+        transducer="unknown" if device_id is None else store.device(device_id).transducer,
+        seed=_seed(seed),
+        max_tones=max_tones,
+        domain=delivery.domain,
+        limits=limits or delivery.limits(ear),
+    )
+    return Plan(ear, screen, delivery=delivery)
+
+
 def plan_continuation(store: Store, screen: ExamRecord) -> Plan:
     """The full exam of an ear that begins with every tone of its screen."""
     procedure = rebuild(screen, store.trials(screen.id))
@@ -150,17 +178,23 @@ def _other_ear(
 
 
 def open_exam(store: Store, visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
-    """Store a planned exam or screen; it is ready for its first answer."""
-    return store.open_exam(
-        visit.id,
-        author=author,
-        ear=plan.ear,
-        kind=plan.procedure.kind,
-        design=plan.procedure.to_dict()["design"],
-        engine_version=__version__,
-        reference_exam_id=plan.reference_exam_id,
-        delivery=plan.delivery.to_dict(),
-    )
+    """Store a planned exam or screen; it is ready for its first answer.
+
+    An ear has one unfinished exam at a time, also when two programs open one at once.
+    """
+    return store.open_exam(visit.id, author=author, alone=True, **stored_plan(plan))
+
+
+def stored_plan(plan: Plan) -> dict[str, Any]:
+    """A planned exam or screen as the store opens it."""
+    return {
+        "ear": plan.ear,
+        "kind": plan.procedure.kind,
+        "design": plan.procedure.to_dict()["design"],
+        "engine_version": __version__,
+        "reference_exam_id": plan.reference_exam_id,
+        "delivery": plan.delivery.to_dict(),
+    }
 
 
 def checked_ear(ear: str) -> str:

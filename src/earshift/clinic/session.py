@@ -209,17 +209,14 @@ class Session:
     @property
     def _practised_now(self) -> list[TrialRecord]:
         """Practice since the exam was begun or resumed."""
-        opened_at = self.snapshot.opened_at
-        assert opened_at is not None
-        return [one for one in practising.practice_trials(self.trials) if one.at >= opened_at]
+        opened = self.snapshot.opened_after
+        return [one for one in practising.practice_trials(self.trials) if one.number > opened]
 
     @property
     def _level_before(self) -> float | None:
         """The detection level at 1 kHz before the last break, if it was found."""
-        opened_at = self.snapshot.opened_at
-        assert opened_at is not None
-        earlier = [one for one in (*self._carried, *self.trials) if one.at < opened_at]
-        return practising.detection_level_1khz(earlier)
+        earlier = self.trials[: self.snapshot.opened_after]
+        return practising.detection_level_1khz([*self._carried, *earlier])
 
     @property
     def volume_problem(self) -> str:
@@ -392,10 +389,12 @@ class Session:
             raise Conflict(
                 "{exam} has no answers yet: there is nothing to show", exam=self.record.id
             )
-        cleared = isinstance(self.procedure, Screen) and self.procedure.decision == "unchanged"
+        decision = self.procedure.decision if isinstance(self.procedure, Screen) else None
+        cleared = decision in ("unchanged", "no notch")
         if cleared and self._catch_missing:
             raise Conflict(
-                "{exam} cannot end as unchanged before at least one silent trial has been answered",
+                f"{{exam}} cannot end as {decision} before at least one silent trial has been "
+                "answered",
                 exam=self.record.id,
             )
         # What reads records takes an exam that is done for a full one.

@@ -25,6 +25,7 @@ from earshift.clinic.plan import CLINIC_RULE
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import AgeCorrection, Rule, as_rule, judge_ear
 from earshift.engine.values import EARS
+from earshift.engine.verdict import NOTCH
 from earshift.records import DoneTest, HistoryOfTests, Person, Standing, StoredTest, Task
 
 UNFINISHED, AUDIOGRAM, RETEST, REVIEW = "unfinished", "audiogram", "retest", "review"
@@ -99,6 +100,10 @@ def _together(tasks: Sequence[Task]) -> list[Task]:
     return list(found.values())
 
 
+def _for_a_notch(test: StoredTest) -> bool:
+    return test.kind == "screen" and test.design.get("hypotheses") == NOTCH
+
+
 @dataclass
 class _Pending:
     why: str
@@ -134,6 +139,8 @@ class _Ear:
         return self.shifts.get(test.id, "")
 
     def _take(self, test: StoredTest, day: date) -> None:
+        if _for_a_notch(test):  # nobody was asked whether anything has changed
+            return
         self.tested_on = day if self.tested_on is None else max(day, self.tested_on)
         if test.kind == "screen":
             self._take_screen(test)

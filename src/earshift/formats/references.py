@@ -7,7 +7,7 @@ means, "no response" needs the level that was tried, and a time without a zone n
 
 import re
 import reprlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time
 from pathlib import Path
@@ -306,6 +306,31 @@ class Collector:
                 f"{{file}} holds more than {MAX_ITEMS:,} audiograms and rejected rows: split it",
                 file=self.path,
             )
+
+
+def pairs(texts: Iterable[str] | None, what: str) -> dict[str, str]:
+    """LEFT=RIGHT, any number of times; the last = divides, as texts may hold one."""
+    found = {}
+    for text in texts or ():
+        left, equals, right = text.rpartition("=")
+        if not equals or not left.strip() or not right.strip():
+            raise Refusal(f"{what} must look like TEXT=MEANING", got=text)
+        found[left.strip()] = right.strip()
+    return found
+
+
+def levels(texts: Iterable[str] | None, what: str) -> float | dict[float, float] | None:
+    """One level for all frequencies, or FREQUENCY=LEVEL for each."""
+    given = list(texts or ())
+    try:
+        if len(given) == 1 and "=" not in given[0]:
+            return float(given[0])
+        return {float(f): float(level) for f, level in pairs(given, what).items()} or None
+    except ValueError:
+        raise Refusal(
+            f"{what} must be a level such as 90, or FREQUENCY=LEVEL such as 8000=85",
+            got=", ".join(given),
+        ) from None
 
 
 def level_db_hl(value: object) -> float:

@@ -1,8 +1,8 @@
 """Employees from CSV: one row each, without audiograms.
 
 Columns are code, name, birth_date, sex, department, job, hired_on and left_on; common other names
-are known, and any column can be mapped. Nothing is guessed: dates are 2026-12-31 unless the caller
-says that the day comes first.
+are known, and any column can be mapped, also to "not used". Nothing is guessed: dates are
+2026-12-31 unless the caller says that the day comes first.
 """
 
 from collections.abc import Mapping
@@ -36,6 +36,9 @@ NAMES = {
     "hired_on": ("hired_on", "hire_date", "hired", "date_hired"),
     "left_on": ("left_on", "leave_date", "left", "termination_date"),
 }
+
+
+NOT_USED = "not used"
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,29 @@ def read_roster(
     return Roster(tuple(found.values()), tuple(rejected), tuple(places))
 
 
+def recognised(path: Path) -> list[tuple[str, str]]:
+    """The columns of a file in their order, each with the name it is read by, or an empty one."""
+    check_size(path, MAX_BYTES)
+    header = next(table_rows(path), [])
+    names = {place: name for name, place in _found(path, header, Options()).items()}
+    return [(unguard(cell).strip(), names.get(place, "")) for place, cell in enumerate(header)]
+
+
 def _places(file: Path, header: list[str], options: Options) -> dict[str, int]:
-    """Where each field stands; a column that was mapped goes before one that is known by name."""
+    """Where each field stands; people are found by their code, so there must be one."""
+    places = _found(file, header, options)
+    if "code" not in places:
+        raise Refusal(
+            f"{{file}} has no column for the code ({', '.join(NAMES['code'])})",
+            file=file,
+            got=Shown(", ".join(shown(name) for name in header[:8]) or "none"),
+            advice="map one with columns",
+        )
+    return places
+
+
+def _found(file: Path, header: list[str], options: Options) -> dict[str, int]:
+    """Where each field stands; a column that was mapped is that alone, whatever its name."""
     cells = [unguard(cell).strip() for cell in header]
     absent = [name for name in options.columns if name not in cells]
     if absent:
@@ -96,27 +120,23 @@ def _places(file: Path, header: list[str], options: Options) -> dict[str, int]:
             got=Shown(", ".join(shown(name) for name in absent)),
         )
     for theirs, ours in options.columns.items():
-        if ours not in NAMES:
-            raise Refusal(
-                f"{{column}} must be one of {', '.join(NAMES)}", column=shown(theirs), got=ours
-            )
+        if ours not in (*NAMES, NOT_USED):
+            known = ", ".join((*NAMES, NOT_USED))
+            raise Refusal(f"{{column}} must be one of {known}", column=shown(theirs), got=ours)
     plain = [cell.casefold().replace(" ", "_").replace("-", "_") for cell in cells]
     places: dict[str, int] = {}
     for field, spellings in NAMES.items():
         chosen = [theirs for theirs, ours in options.columns.items() if ours == field]
         wanted = [cells.index(name) for name in chosen]
-        wanted = wanted or [place for place, name in enumerate(plain) if name in spellings]
+        wanted = wanted or [
+            place
+            for place, name in enumerate(plain)
+            if name in spellings and cells[place] not in options.columns
+        ]
         if len(wanted) > 1:
             raise Refusal(f"{{file}} has more than one column for {field}", file=file)
         if wanted:
             places[field] = wanted[0]
-    if "code" not in places:
-        raise Refusal(
-            f"{{file}} has no column for the code ({', '.join(NAMES['code'])})",
-            file=file,
-            got=Shown(", ".join(shown(name) for name in header[:8]) or "none"),
-            advice="map one with columns",
-        )
     return places
 
 

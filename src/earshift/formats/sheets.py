@@ -114,6 +114,16 @@ def read(path: Path, options: Options, mie: bool = False) -> References:
     return sheet.long(rows) if long else sheet.wide(rows, tones)
 
 
+def recognised(path: Path) -> list[tuple[str, str]]:
+    """The columns of a file in their order, each with the name it is read by, or an empty one."""
+    check_size(path, MAX_BYTES)
+    header = next(table_rows(path), [])
+    names = {place: name for name, place in _columns(path, header, Options()).items()}
+    for (ear, frequency), place in _ear_columns(path, header, Options()).items():
+        names[place] = f"{ear}_{frequency:g}"
+    return [(unguard(cell).strip(), names.get(place, "")) for place, cell in enumerate(header)]
+
+
 @dataclass
 class _Group:
     """The rows of a long table that make one audiogram."""

@@ -5,6 +5,7 @@ time and reason, and triggers in the database refuse anything else. When a call 
 what it wrote is on the disk, with its audit row. One SQLite file, or PostgreSQL by its address.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -12,7 +13,8 @@ from sqlalchemy.engine import URL
 
 from earshift.store import upkeep
 from earshift.store.audit import Audit
-from earshift.store.database import address, describe, open_database
+from earshift.store.chain import Seal, head
+from earshift.store.database import address, describe, open_database, reading
 from earshift.store.devices import Devices
 from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError, StoreTrouble
 from earshift.store.exams import Exams
@@ -29,6 +31,7 @@ __all__ = [
     "ExamChanged",
     "Imported",
     "NoSuchRow",
+    "Seal",
     "Store",
     "StoreConflict",
     "StoreError",
@@ -84,7 +87,20 @@ class Store(
 
     def check(self) -> list[str]:
         """What is wrong with the store, in words; nothing when all is well."""
-        return upkeep.check(self.engine)
+        return list(self.inspect().problems)
+
+    def inspect(self, sealed: Sequence[Seal] = ()) -> upkeep.Report:
+        """All that a check finds. With seals: also whether what they stand for is as it was."""
+        return upkeep.check(self.engine, sealed)
+
+    def seal(self) -> Seal:
+        """The head of the chain over all that is stored, to be kept elsewhere."""
+        with reading(self.engine) as connection:
+            return head(connection)
+
+    def second_role(self) -> str | None:
+        """PostgreSQL: SQL for a role that reads and adds, and owns nothing. None for a file."""
+        return upkeep.second_role(self.engine)
 
     def describe(self) -> str:
         """Where the store is, without a password."""

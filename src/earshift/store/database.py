@@ -17,6 +17,7 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, text
 from sqlalchemy.engine import URL, make_url
 
+from earshift.store import chain
 from earshift.store.errors import StoreError, StoreTrouble
 from earshift.store.tables import SCHEMA, VERSION_TABLE
 
@@ -91,6 +92,7 @@ def connect(place: Path | URL) -> Engine:
         event.listen(engine, "begin", _begin_sqlite)
     else:
         event.listen(engine, "connect", _prepare_postgresql)
+    event.listen(engine, "after_execute", chain.note_insert)
     return engine
 
 
@@ -134,7 +136,9 @@ def writing(engine: Engine) -> Iterator[Connection]:
         plain_errors(engine),
         engine.execution_options(earshift_writes=True).begin() as connection,
     ):
+        connection.info[chain.NEW_ROWS] = []
         yield connection
+        chain.link(connection)
 
 
 @contextmanager
@@ -166,6 +170,7 @@ class Busy(StoreTrouble):
 BUSY = "another program is writing to it; try again when it has finished"
 READ_ONLY = "it is read-only; check the permissions"
 FULL = "the disk is full; free some space and try again"
+FORBIDDEN = "this role may not do that; use the address of the role that owns the tables"
 BY_SQLITE_CODE = {
     sqlite3.SQLITE_BUSY: BUSY,
     sqlite3.SQLITE_LOCKED: BUSY,
@@ -176,7 +181,7 @@ BY_SQLITE_CODE = {
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the folder and its permissions",
 }
-BY_SQLSTATE = {"55P03": BUSY, "40P01": BUSY, "25006": READ_ONLY, "53100": FULL}
+BY_SQLSTATE = {"55P03": BUSY, "40P01": BUSY, "25006": READ_ONLY, "53100": FULL, "42501": FORBIDDEN}
 
 
 def _explained(error: BaseException | None, name: str) -> StoreTrouble:
@@ -337,6 +342,7 @@ def migrate(engine: Engine) -> None:
     with writing(engine) as connection:
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({MIGRATION_LOCK})")
+        del connection.info[chain.NEW_ROWS]  # a migration chains what it finds
         config = Config(attributes={"connection": connection})
         config.set_main_option("script_location", str(MIGRATIONS))
         command.upgrade(config, SCHEMA)

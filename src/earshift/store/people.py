@@ -10,7 +10,7 @@ from sqlalchemy import Connection, ScalarSelect, Select, delete, func, insert, o
 
 from earshift.engine.checks import whole
 from earshift.records import Merge, Person
-from earshift.store import checks, rows
+from earshift.store import chain, checks, rows
 from earshift.store import tables as t
 from earshift.store.database import CODES_LOCK, forget, reading, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
@@ -300,9 +300,10 @@ class People(Part):
                 "reason": reason,
                 "trials_deleted": bool(delete_trials),
             }
-            connection.execute(
-                insert(t.erasures), [{"person_id": one, **tombstone} for one in records]
-            )
+            for one in records:
+                connection.execute(insert(t.erasures).values(person_id=one, **tombstone))
+                said = select(func.max(t.audit.c.id)).where(t.audit.c.subject == f"people:{one}")
+                chain.note(connection, "audit", connection.execute(said).scalar_one())
             for table in (t.notes, t.identities, t.standings, t.tasks, t.tested):
                 connection.execute(delete(table).where(table.c.person_id.in_(records)))
             signed, acts = t.signed, t.follow_ups

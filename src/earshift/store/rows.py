@@ -112,7 +112,9 @@ def add_only(
     details: Mapping[str, Any] | None = None,
 ) -> int:
     """A new row with its audit row; its id."""
-    new: int = connection.execute(insert(table).values(**values).returning(table.c.id)).scalar_one()
+    key = connection.execute(insert(table).values(**values)).inserted_primary_key
+    assert key is not None  # of one row, without RETURNING
+    new: int = key[0]
     add_audit(connection, author, "add", f"{table.name}:{new}", reason, details)
     return new
 

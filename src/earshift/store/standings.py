@@ -5,7 +5,7 @@ their rows out again by the clinic's rules, which it is given; nothing here is t
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 
 from earshift.days import local_day
-from earshift.records import HistoryOfTests, Person, Standing, StoredTest, WorkRow
+from earshift.records import HistoryOfTests, Person, Standing, StoredTest, WorkRow, in_order
 from earshift.store import checks, exams, people, rows
 from earshift.store import tables as t
 from earshift.store.database import STANDINGS_LOCK, reading, writing
@@ -97,8 +97,11 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
         .select_from(joined)
         .where(of_people, t.visits.c.mode != "simulated")
     )
+    elsewhere = set()  # measured there: their day counts, and not when they came
     for row in found:
         at = row.measured_at
+        if at is not None:
+            elsewhere.add(row.id)
         if at is None and row.kind != "audiogram":
             at = row.started_at
         tests[owner[row.person_id]].append(
@@ -127,7 +130,14 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
         baselines[owner[row.person_id]][row.ear] = row.exam_id
     return [
         HistoryOfTests(
-            person, tuple(sorted(tests[one], key=lambda test: test.entered)), baselines[one]
+            person,
+            tuple(
+                replace(test, entered=(day, test.id))
+                for day, test in in_order(
+                    tests[one], lambda test: (test.id, test.entered[0], test.id not in elsewhere)
+                )
+            ),
+            baselines[one],
         )
         for one, person in known.items()
     ]

@@ -5,6 +5,7 @@ table of its own whose newest row counts. Identities stand apart from all else, 
 can be erased.
 """
 
+import secrets
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,7 +31,7 @@ from sqlalchemy import (
 
 from earshift.engine.refusal import Refusal
 
-SCHEMA = "0003"  # the newest migration; a database with another one is upgraded or refused
+SCHEMA = "0004"  # the newest migration; a database with another one is upgraded or refused
 VERSION_TABLE = "earshift_schema"  # its presence says that a database is ours
 
 
@@ -71,7 +72,20 @@ Id = BigInteger().with_variant(Integer, "sqlite")
 metadata = MetaData()
 
 
-def _table(name: str, *columns: Any, rebuilt: bool = False) -> Table:
+def new_salt() -> str:
+    return secrets.token_hex(16)
+
+
+def _table(
+    name: str,
+    *columns: Any,
+    erased_with: str | None = None,
+    chained: bool = True,
+    rebuilt: bool = False,
+) -> Table:
+    """A table. `erased_with` is "identity" or "trials" where a person's erasure lets rows go."""
+    if erased_with is not None:  # without it, nobody can tell from a digest what was erased
+        columns = (*columns, Column("salt", Text, nullable=False, default=new_salt))
     # Without AUTOINCREMENT SQLite would give the id of an erased row to a new one.
     return Table(
         name,
@@ -79,7 +93,7 @@ def _table(name: str, *columns: Any, rebuilt: bool = False) -> Table:
         Column("id", Id, primary_key=True),
         *columns,
         sqlite_autoincrement=True,
-        info={"rebuilt": rebuilt},
+        info={"rebuilt": rebuilt, "chained": chained and not rebuilt, "erased_with": erased_with},
     )
 
 
@@ -102,6 +116,7 @@ identities = _table(
     Column("left_on", Date),
     Index("identities_of_person", "person_id", "id"),
     Index("identities_by_code", "code"),
+    erased_with="identity",
 )
 
 erasures = _table(
@@ -144,6 +159,7 @@ visits = _table(
     Column("device_id", Id, ForeignKey("devices.id")),
     Column("checklist", JSON, nullable=False),
     Index("visits_of_person", "person_id", "id"),
+    erased_with="trials",
 )
 
 exams = _table(
@@ -159,6 +175,7 @@ exams = _table(
     Column("delivery", JSON, nullable=False, default=dict),
     Index("exams_of_visit", "visit_id", "id"),
     Index("exams_by_reference", "reference_exam_id"),  # erasing looks here, as foreign keys do
+    erased_with="trials",
 )
 
 exam_states = _table(
@@ -169,7 +186,9 @@ exam_states = _table(
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("after_trial", Integer),  # how many trials there were; not known of older rows
     Index("exam_states_of_exam", "exam_id", "id"),
+    erased_with="trials",
 )
 
 trials = _table(
@@ -186,6 +205,7 @@ trials = _table(
     Column("author", Text, nullable=False),
     Column("reaction_ms", Double),
     UniqueConstraint("exam_id", "number", name="trials_number_in_exam"),
+    erased_with="trials",
 )
 
 voids = _table(
@@ -194,6 +214,7 @@ voids = _table(
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    erased_with="trials",
 )
 
 results = _table(
@@ -209,6 +230,7 @@ results = _table(
     ),  # which trials the hash is of: later ones may come
     Column("trials_sha256", Text, nullable=False),
     Index("results_of_exam", "exam_id", "id"),
+    erased_with="trials",
 )
 
 notes = _table(
@@ -222,6 +244,7 @@ notes = _table(
     Index("notes_of_person", "person_id", "id"),
     Index("notes_of_visit", "visit_id"),
     Index("notes_of_exam", "exam_id"),
+    erased_with="identity",
 )
 
 # Ids that say nothing and cannot be guessed, for addresses in a browser.
@@ -231,6 +254,7 @@ handles = _table(
     Column("row_id", BigInteger, nullable=False),
     Column("handle", Text, nullable=False, unique=True),
     UniqueConstraint("kind", "row_id", name="handles_one_each"),
+    chained=False,
 )
 
 presses = _table(
@@ -241,6 +265,7 @@ presses = _table(
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Index("presses_of_exam", "exam_id", "id"),
+    erased_with="trials",
 )
 
 baselines = _table(
@@ -253,6 +278,7 @@ baselines = _table(
     Column("reason", Text, nullable=False),
     Index("baselines_of_person", "person_id", "id"),
     Index("baselines_by_exam", "exam_id"),
+    erased_with="trials",
 )
 
 # A reviewer's last word on a verdict: nothing more has to be done, or it has after all.
@@ -264,6 +290,7 @@ closings = _table(
     Column("author", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Index("closings_of_exam", "exam_id", "id"),
+    erased_with="trials",
 )
 
 # Two records of one person: the visits of the first are the second's. Without `into_id` they are
@@ -277,6 +304,7 @@ merges = _table(
     Column("reason", Text, nullable=False),
     Index("merges_of_person", "person_id", "id"),
     Index("merges_into", "into_id"),
+    erased_with="trials",
 )
 
 site_settings = _table(
@@ -299,6 +327,7 @@ work_relations = _table(
     Column("name", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Index("work_relations_of_exam", "exam_id", "id"),
+    erased_with="trials",
 )
 
 # Who signed a visit, when, and what that means. What was signed stands apart, so that it can be
@@ -327,6 +356,7 @@ signed = _table(
     Column("about", JSON, nullable=False),  # what lists read of it: exams, and since when a shift
     Index("signed_of_person", "person_id"),
     Index("signed_of_owner", "owner_id"),
+    erased_with="identity",
 )
 
 # What was done about a shift, by visit and kind; the newest row of a kind counts.
@@ -343,6 +373,7 @@ follow_ups = _table(
     Column("details", Text, nullable=False),
     Index("follow_ups_of_visit", "visit_id", "id"),
     Index("follow_ups_of_person", "person_id", "id"),
+    erased_with="identity",
 )
 
 room_noise = _table(
@@ -406,6 +437,7 @@ login_attempts = _table(
     Column("at", UtcDateTime, nullable=False),
     Index("login_attempts_by_name", "name_sha256", "at"),
     Index("login_attempts_by_address", "address", "at"),
+    chained=False,
 )
 
 audit = _table(
@@ -417,6 +449,14 @@ audit = _table(
     Column("reason", Text, nullable=False),
     Column("details", JSON, nullable=False),
     Index("audit_of_subject", "subject", "id"),
+)
+
+# Over all of the above: see `store.chain`.
+chain = _table(
+    "chain",
+    Column("entries", Text, nullable=False),
+    Column("sha256", Text, nullable=False),
+    chained=False,
 )
 
 # What follows holds nothing that the tables above do not say. It is worked out from them again for

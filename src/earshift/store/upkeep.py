@@ -4,15 +4,19 @@ import os
 import shutil
 import sqlite3
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
 from sqlalchemy import Connection, Engine, func, select, text
 from sqlalchemy.engine import URL
 
+from earshift.store import guards
 from earshift.store import tables as t
+from earshift.store.chain import Seal, inspect_chain
 from earshift.store.database import (
     connect,
     describe,
@@ -185,30 +189,101 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
         raise StoreTrouble(f"{Path(command[0]).name} failed: {said}")
 
 
-def check(engine: Engine) -> list[str]:
-    """What is wrong, in words."""
+@dataclass(frozen=True)
+class Report:
+    """What a check found: what is wrong, what is worth knowing, and the head of the chain."""
+
+    problems: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    seal: Seal | None = None
+    since: datetime | None = None
+    """When an older database was chained as it was found; None for the very beginning."""
+
+
+def check(engine: Engine, sealed: Sequence[Seal] = ()) -> Report:
+    """What is wrong, in words. With seals: also whether all that they stand for is as it was."""
     try:
         with reading(engine) as connection:
-            return _problems(connection)
+            return _report(connection, sealed)
     except StoreError as error:  # a file may be too damaged to be checked to the end
-        return [str(error)]
+        return Report((str(error),))
 
 
-def _problems(connection: Connection) -> list[str]:
+def _report(connection: Connection, sealed: Sequence[Seal]) -> Report:
     problems = []
     if connection.dialect.name == "sqlite":
         found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
         if found != ["ok"]:  # then nothing else can be trusted
-            return [f"the file is damaged: {said}" for said in found]
+            return Report(tuple(f"the file is damaged: {said}" for said in found))
         problems += _sqlite_weakness(connection)
-    return [
-        *problems,
+    problems += [
         *weak_settings(connection),
-        *_missing_triggers(connection),
+        *guards.wrong_triggers(connection),
         *_times_not_utc(connection),
         *_broken_rows(connection),
-        *_changed_results(connection),
-        *_changed_signed(connection),
+    ]
+    # The first row that does not fit comes before what follows from it.
+    chained = inspect_chain(connection, sealed)
+    try:
+        changed = [*_changed_results(connection), *_changed_signed(connection)]
+    except (ValueError, TypeError):  # a damaged row, which the chain has named
+        changed = []
+    return Report(
+        problems=(*problems, *chained.problems, *changed),
+        notes=tuple(_single_role(connection)),
+        seal=chained.head,
+        since=chained.since,
+    )
+
+
+LOCKED = ("people", "visits", "users")  # rows that are held while something is added to them
+
+
+def second_role(engine: Engine, role: str = "earshift_serve") -> str | None:
+    """SQL, for the owner of the tables, that makes a role for `earshift serve`."""
+    if engine.dialect.name == "sqlite":
+        return None
+    with reading(engine) as connection:
+        database, schema = connection.execute(
+            text("SELECT quote_ident(current_database()), quote_ident(current_schema())")
+        ).one()
+
+    def names(rebuilt: bool) -> str:
+        tables = t.metadata.tables.values()
+        return ", ".join(f"{schema}.{x.name}" for x in tables if x.info["rebuilt"] is rebuilt)
+
+    # A lock on a row needs the right to update one of its columns; the triggers refuse to do it.
+    locks = [f"GRANT UPDATE (id) ON {schema}.{table} TO {role};" for table in LOCKED]
+    return "\n".join(
+        (
+            "-- Run this as the owner of the tables, and again after each upgrade. Then give",
+            f"-- the role a password: \\password {role}",
+            f"CREATE ROLE {role} LOGIN;",
+            f"GRANT CONNECT ON DATABASE {database} TO {role};",
+            f"GRANT USAGE ON SCHEMA {schema} TO {role};",
+            f"GRANT SELECT ON {schema}.{t.VERSION_TABLE} TO {role};",
+            f"GRANT SELECT, INSERT ON {names(rebuilt=False)} TO {role};",
+            f"GRANT SELECT, INSERT, DELETE ON {names(rebuilt=True)} TO {role};",
+            f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role};",
+            *locks,
+        )
+    )
+
+
+def _single_role(connection: Connection) -> list[str]:
+    """PostgreSQL: whether the server of the clinic could switch the triggers off."""
+    if connection.dialect.name == "sqlite":
+        return []
+    query = text(
+        "SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a WHERE c.relname = 'trials' "
+        "AND c.relnamespace = current_schema()::regnamespace AND a.privilege_type = 'INSERT' "
+        "AND a.grantee <> c.relowner"
+    )
+    if connection.execute(query).scalar_one():
+        return []
+    return [
+        "one role owns and writes all tables, and could switch the triggers off; "
+        "`earshift db init` prints how to make a second one for `earshift serve`"
     ]
 
 
@@ -219,20 +294,6 @@ def _sqlite_weakness(connection: Connection) -> list[str]:
     if os.name == "posix" and file.stat().st_mode & 0o077:
         problems.append(f"{file} can be read by other users: run chmod 600 on it")
     return problems
-
-
-def _missing_triggers(connection: Connection) -> list[str]:
-    if connection.dialect.name == "sqlite":
-        query = "SELECT name FROM sqlite_master WHERE type = 'trigger'"
-        third = "replace"
-    else:
-        query = "SELECT tgname FROM pg_trigger WHERE tgenabled = 'A'"
-        third = "truncate"
-    found = set(connection.exec_driver_sql(query).scalars())
-    kept = [name for name, table in t.metadata.tables.items() if not table.info["rebuilt"]]
-    needed = {f"{table}_no_{what}" for table in kept for what in ("update", "delete", third)}
-    needed |= {"erasures_audited", *(f"{table}_stale" for table in t.SAYS_OF_PEOPLE)}
-    return [f"the trigger {name} is missing or switched off" for name in sorted(needed - found)]
 
 
 def _times_not_utc(connection: Connection) -> list[str]:

@@ -13,8 +13,10 @@ from earshift.web.live import Sessions
 from earshift.web.routes import (
     devices,
     exams,
+    imports,
     people,
     programme,
+    review,
     simulated,
     tests,
     visits,
@@ -50,7 +52,10 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.settings, app.state.store = settings, store
     app.state.accounts = Accounts(store)
     app.state.sessions = Sessions(store)
-    parts = (signin, people, worklist, programme, devices, tests, exams, visits, simulated, listen)
+    parts = (
+        *(signin, people, imports, worklist, review, programme, devices),
+        *(tests, exams, visits, simulated, listen),
+    )
     for part in parts:
         app.include_router(part.router)
     add_error_handlers(app)

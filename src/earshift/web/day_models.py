@@ -12,7 +12,7 @@ ProgrammeBy = Literal["department", "job"]
 
 class WorkItem(Answer):
     person: Person
-    why: str  # unfinished, audiogram, retest, review, first, due
+    why: str  # unfinished, audiogram, retest, review, letter, first, due
     words: str
     ears: list[str]
     since: date  # of the test that it follows from, or the first day at work

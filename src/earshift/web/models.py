@@ -6,7 +6,7 @@ Ids are the random ones of the store's handles. What is not known is null.
 from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 # Text that both databases can hold, in one line or several.
 Line = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -17,8 +17,17 @@ Id = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9_-]+
 Ear = Literal["right", "left"]
 Hertz = Annotated[str, Field(pattern=r"^[0-9]{2,5}(\.[0-9]{1,3})?$")]
 Decibels = Annotated[float, Field(ge=-200, le=200, allow_inf_nan=False)]
-ByFrequency = Annotated[dict[Hertz, Decibels], Field(max_length=60)]
 Level = Annotated[float, Field(ge=-20, le=130, allow_inf_nan=False)]
+
+
+def _each_once(values: dict[str, float]) -> dict[str, float]:
+    if len({float(frequency) for frequency in values}) < len(values):
+        raise ValueError("a frequency is given twice")
+    return values
+
+
+ByFrequency = Annotated[dict[Hertz, Decibels], Field(max_length=60), AfterValidator(_each_once)]
+Thresholds = Annotated[dict[Hertz, Level], Field(max_length=30), AfterValidator(_each_once)]
 Milliseconds = Annotated[float, Field(ge=0, le=600_000, allow_inf_nan=False)]
 TrialId = Annotated[int, Field(ge=1, le=10**12)]
 Sex = Literal["female", "male", "other", "unknown"]
@@ -64,8 +73,8 @@ class NewAudiogram(Input):
 
     ear: Ear
     measured_on: date | None = None
-    thresholds: Annotated[dict[Hertz, Level], Field(max_length=30)] = {}
-    no_response: Annotated[dict[Hertz, Level], Field(max_length=30)] = {}
+    thresholds: Thresholds = {}
+    no_response: Thresholds = {}
     source: Line = ""
 
 
@@ -180,7 +189,21 @@ class ReferenceChoices(Answer):
     ears: dict[str, list[ReferenceChoice]]
 
 
+class LastTest(Answer):
+    """How somebody was tested last, to be tested so again."""
+
+    on: date
+    kind: str
+    ears: list[str]
+    rule: str | None
+    notch: bool
+    device: str | None
+    mode: str
+    answered_by: str
+
+
 class PersonFile(Person):
+    last_test: LastTest | None
     next_due: date | None  # of the next full audiogram; null: an ear has none yet
     others: list[Person]  # other records of the same person
     exams: list[ExamSummary]
@@ -188,12 +211,6 @@ class PersonFile(Person):
     references: list[ReferenceChoices]
     notes: list[NoteShown]
     history: dict[str, list[HistoryPoint]]
-
-
-class Imported(Answer):
-    added: int
-    known: int
-    people: list[Person]
 
 
 class NeededReason(Input):
@@ -251,6 +268,10 @@ class NewCheck(Input):
     deviations_db: dict[Ear, ByFrequency]
 
 
+class DefaultDevice(Input):
+    default: bool = True
+
+
 class CalibrationShown(Answer):
     state: str
     done_on: date | None
@@ -278,6 +299,8 @@ class Device(Answer):
     calibration: CalibrationShown
     daily_check: DailyCheck
     blocked: str | None
+    default: bool  # what the site uses unless another is chosen
+    in_order: bool
     warnings: list[str]  # what the examiner should know before a test today
 
 
@@ -335,6 +358,7 @@ class NewTest(Input):
     ears: Annotated[list[Ear], Field(min_length=1, max_length=2)]
     rule: Line | None = None
     protocol: Line | None = None
+    notch: bool = False  # instead of a rule: is there a notch around 3-6 kHz?
     device: Id | None = None
     mode: Literal["supervised", "self"] = "supervised"
     answered_by: Literal["listener", "examiner"] = "examiner"
@@ -457,6 +481,10 @@ class Release(Input):
 
 class Reason(Input):
     reason: Words | None = None
+
+
+class Undo(Reason):
+    trial: TrialId | None = None  # the trial in force when it was decided; another one: no undo
 
 
 class GivenAnswer(Input):

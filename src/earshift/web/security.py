@@ -212,7 +212,7 @@ def _limited(scope: Scope, receive: Receive) -> Receive:
 
 
 def _most_bytes(scope: Scope) -> int:
-    return UPLOAD_BYTES if scope["path"] == UPLOADS else BODY_BYTES
+    return UPLOAD_BYTES if scope["path"].startswith(UPLOADS) else BODY_BYTES
 
 
 def _too_large(scope: Scope) -> str:

@@ -6,7 +6,7 @@ from datetime import date
 from typing import Any
 
 from earshift import records
-from earshift.clinic.devices import device_today
+from earshift.clinic.devices import default_device, device_today
 from earshift.clinic.practice import PROBLEMS
 from earshift.clinic.session import CATCH_EVERY, Session
 from earshift.clinic.view import ExamView, KnownProbabilities, TrialView, p_changed_by_tone
@@ -131,6 +131,8 @@ def history(
     """Thresholds and P(changed) of each ear over time."""
     points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in values.EARS}
     for exam, said in zip(exams, summaries, strict=True):
+        if exam.design.get("hypotheses") is not None:
+            continue  # a notch is a shape of today: it says nothing about change
         silent: dict[str, float] = {}
         if exam.kind == "audiogram":
             levels = {f"{f:g}": level for f, level in exam.design["thresholds_db_hl"]}
@@ -483,5 +485,7 @@ def device(store: Store, one: records.Device, today: date) -> m.Device:
         ),
         daily_check=m.DailyCheck(state=now.daily_check, on=now.checked_on),
         blocked=now.blocked,
+        default=one.id == default_device(store),
+        in_order=not now.needs_attention,
         warnings=list(now.warnings),
     )

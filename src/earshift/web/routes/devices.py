@@ -4,7 +4,12 @@ from http import HTTPStatus
 
 from fastapi import APIRouter
 
-from earshift.clinic.devices import record_calibration, record_check
+from earshift.clinic.devices import (
+    choose_default_device,
+    default_device,
+    record_calibration,
+    record_check,
+)
 from earshift.devices.sound import retspl_presets
 from earshift.engine import rules
 from earshift.web import models as m
@@ -45,6 +50,16 @@ def add_device(new: m.NewDevice, here: Here, user: Examiner) -> m.Device:
 @router.get("/devices/{device}")
 def show_device(device: m.Id, here: Here, _: Examiner) -> m.Device:
     return views.device(here.store, here.device(device), here.today)
+
+
+@router.post("/devices/{device}/default")
+def make_default(device: m.Id, wanted: m.DefaultDevice, here: Here, user: Examiner) -> m.Device:
+    """Use this device unless another is chosen, or no longer."""
+    found = here.device(device)
+    chosen = found.id if wanted.default else None
+    if wanted.default or default_device(here.store) == found.id:
+        choose_default_device(here.store, chosen, author=user.name)
+    return views.device(here.store, found, here.today)
 
 
 @router.post("/devices/{device}/calibrations", status_code=HTTPStatus.CREATED)

@@ -1,16 +1,13 @@
-"""People: their files, baselines, notes, and audiograms from elsewhere."""
+"""People: their files, baselines, notes, and audiograms typed in from paper."""
 
-import tempfile
 from http import HTTPStatus
-from pathlib import Path
-from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter
 
 from earshift.clinic import history
-from earshift.clinic.audiograms import store_references, store_typed_audiogram
-from earshift.clinic.devices import device_today
+from earshift.clinic.audiograms import store_typed_audiogram
+from earshift.clinic.begin import last_test
+from earshift.clinic.devices import comparison_caution, device_today
 from earshift.clinic.people import clean_identity
 from earshift.clinic.references import baseline_exam, choices
 from earshift.clinic.worklist import next_due
@@ -25,9 +22,6 @@ from earshift.web.identity import Examiner
 router = APIRouter(prefix="/api")
 
 PAGE = 50
-UPLOAD_KINDS = ("auto", "csv", "mie", "fhir", "nhanes")
-ROWS_SHOWN = 5  # of a file's rejected rows
-PEOPLE_SHOWN = 20  # of an import
 
 
 @router.post("/people/search")
@@ -62,6 +56,7 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
     return m.PersonFile(
         **views.person(here.store, found).model_dump(),
         next_due=next_due(here.store, found.id),
+        last_test=_last_test(here, found.id),
         others=views.people(here.store, here.store.merged_into(found.id)),
         exams=summaries,
         baselines={ear: _baseline(here, found.id, ear) for ear in EARS},
@@ -69,6 +64,40 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
         notes=[m.NoteShown.model_validate(note) for note in here.store.notes(found.id)],
         history=views.history(here.store, [e for e, _ in real], [s for _, s in real]),
     )
+
+
+def _last_test(here: Clinic, person_id: int) -> m.LastTest | None:
+    found = last_test(here.store, person_id)
+    if found is None:
+        return None
+    number = found.device_id
+    device = None if number is None else here.store.handle("devices", number)
+    return m.LastTest(**{**vars(found), "ears": list(found.ears)}, device=device)
+
+
+@router.get("/people/{person}/comparison")
+def comparison(
+    person: m.Id, here: Here, user: Examiner, device: m.Id | None = None
+) -> dict[str, str]:
+    """What to know before a screen on this device, by the exam it would be compared with."""
+    found = here.person(person)
+    here.viewed(user, f"people:{found.id}")
+    today = here.today
+    now = None if device is None else device_today(here.store, here.device(device), today)
+    relative = now is not None and now.unit == RELATIVE_LEVEL
+    number = None if now is None else now.device.id
+    own = number if relative else None
+    usable = [
+        choice.record
+        for ear in EARS
+        for choice in choices(here.store, found.id, ear, relative_device=own)
+        if choice.reason is None
+    ]
+    cautions = {
+        one.id: comparison_caution(here.store, one, number, relative, today) for one in usable
+    }
+    handles = here.store.handles("exams", list(cautions))
+    return {handles[exam]: words for exam, words in cautions.items() if words is not None}
 
 
 def _references(here: Clinic, person_id: int) -> list[m.ReferenceChoices]:
@@ -216,50 +245,3 @@ def type_audiogram(
         today=here.today,
     )
     return views.summary(here.store, exam)
-
-
-@router.post(
-    "/imports",
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {
-                "application/octet-stream": {"schema": {"type": "string", "format": "binary"}}
-            },
-        }
-    },
-)
-async def import_file(
-    request: Request,
-    here: Here,
-    user: Examiner,
-    format: Annotated[str, Query(pattern=f"^({'|'.join(UPLOAD_KINDS)})$")] = "auto",
-) -> m.Imported:
-    """Audiograms from a file: all of its rows, or none when one cannot be taken."""
-    content = await request.body()
-    if not content:
-        raise Refusal("the file is empty")
-    return await run_in_threadpool(_import, content, format, here, user.name)
-
-
-def _import(content: bytes, kind: str, here: Clinic, author: str) -> m.Imported:
-    from earshift.formats import kind_of_content, read_references
-
-    zone = here.settings.zone
-    kind = kind_of_content(content) if kind == "auto" else kind
-    with tempfile.TemporaryDirectory(prefix="earshift-import-") as folder:
-        file = Path(folder) / "upload"  # never the client's name
-        file.write_bytes(content)
-        found = read_references(file, kind, timezone=zone)
-    done = store_references(here.store, found, author=author, zone=zone)
-    if done.refused:
-        rows = "; ".join(f"row {one.row}: {one.sentence}" for one in found.rejected[:ROWS_SHOWN])
-        count = len(found.rejected)
-        raise Refusal(f"{count} rows cannot be imported, so nothing was stored: {rows}")
-    visits = {one.visit_id for one in (*done.added, *done.known)}
-    owners = {here.store.visit(number).person_id for number in sorted(visits)[:PEOPLE_SHOWN]}
-    return m.Imported(
-        added=len(done.added),
-        known=len(done.known),
-        people=views.people(here.store, [here.store.person(number) for number in sorted(owners)]),
-    )

@@ -14,16 +14,18 @@ export function whoAmI() {
 }
 
 /**
- * The address of a path, with its placeholders filled in.
+ * The address of a path, with its placeholders filled in; a list is asked as often as it is long.
  * @template {Path} P
  * @param {P} path
  * @param {Record<string, string>} names
- * @param {Record<string, string | number>} [query]
+ * @param {Record<string, string | number | boolean | readonly string[]>} [query]
  * @returns {Address<P>}
  */
 export function at(path, names, query = {}) {
   const filled = path.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(names[name]));
-  const asked = new URLSearchParams(Object.entries(query).map(([name, value]) => [name, `${value}`]));
+  const asked = new URLSearchParams(
+    Object.entries(query).flatMap(([name, value]) => [value].flat().map((one) => [name, `${one}`])),
+  );
   return /** @type {Address<P>} */ (asked.size > 0 ? `${filled}?${asked}` : filled);
 }
 

@@ -6,7 +6,8 @@ import { at, get, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
 import { nameOf } from "./format.js";
 import { linkPanel } from "./link.js";
-import { formOf, giveUp, handle, inputOf, onSubmit, reasonOf, setHeading, typed } from "./page.js";
+import { complain, formOf, giveUp, handle, inputOf, onSubmit, reasonOf, setHeading, typed } from "./page.js";
+import { choose, remember, remembered } from "./usual.js";
 
 const YES_NO = /** @type {const} */ ([
   "cold_or_earache", "loud_noise_24h", "tinnitus", "hearing_aids_out",
@@ -15,12 +16,15 @@ const WORDS = /** @type {const} */ ([
   "otoscopy_right", "otoscopy_left", "better_ear", "protector", "room_noise",
   "examiner_certificate", "remarks",
 ]);
+const REMEMBERED = ["kind", "rule", "device", "answered_by", "mode"];
+const NOTCH = "notch"; // asked in place of a rule
 const names = { person: handle() };
 const form = formOf("plan");
 const known = {
   rules: /** @type {Rule[]} */ ([]),
   devices: /** @type {Device[]} */ ([]),
   references: /** @type {PersonFile["references"]} */ ([]),
+  comparison: /** @type {Record<string, string>} */ ({}),
 };
 
 /** @param {string} name */
@@ -28,6 +32,7 @@ const chosen = (name) => typed(new FormData(form), name);
 const ears = () => /** @type {Ear[]} */ (new FormData(form).getAll("ears"));
 const device = () => known.devices.find((each) => each.id === chosen("device")) ?? null;
 const isScreen = () => chosen("kind") === "screen";
+const isNotch = () => isScreen() && chosen("rule") === NOTCH;
 
 async function load() {
   const [person, rules, devices] = await Promise.all([
@@ -37,9 +42,52 @@ async function load() {
   ]);
   Object.assign(known, { rules, devices, references: person.references });
   setHeading(t("begin.heading_of", { name: nameOf(person) }));
-  fill(byId("rule"), rules.map((rule) => el("option", { value: rule.name }, word("rule", rule.name))));
+  fill(
+    byId("rule"),
+    rules.map((rule) => el("option", { value: rule.name }, word("rule", rule.name))),
+    el("option", { value: NOTCH }, t("begin.notch")),
+  );
   byId("device").append(...devices.map((each) => el("option", { value: each.id }, each.name)));
+  fillIn(person.last_test);
   refresh();
+  await compare();
+}
+
+/**
+ * As this person was tested last, else as on this workstation, else the site's usual device. What
+ * an examiner consents to is asked anew each time.
+ * @param {PersonFile["last_test"]} last
+ */
+function fillIn(last) {
+  const usual = known.devices.find((each) => each.default)?.id;
+  const here = remembered();
+  choose(form, { device: usual, ...here });
+  if (!last) return;
+  const rule = last.notch ? NOTCH : last.rule;
+  const { kind, device: on, answered_by, mode, ears: tested } = last;
+  choose(form, { kind, device: on ?? here.device ?? usual, answered_by, mode, ...(rule ? { rule } : {}) });
+  for (const input of form.querySelectorAll("input")) {
+    if (input.name === "ears") input.checked = tested.includes(input.value);
+  }
+  fill(byId("as-last"), t("begin.as_last", { day: last.on }));
+  byId("as-last").hidden = false;
+  if (new URLSearchParams(location.search).has("as")) byId("start").focus();
+}
+
+/** Ask what to know of the chosen device beside each reference, and say it. */
+async function compare() {
+  const one = chosen("device");
+  const found = await get(at("/api/people/{person}/comparison", names, one ? { device: one } : {}));
+  if (one !== chosen("device")) return; // another was chosen meanwhile: its own answer is shown
+  known.comparison = found;
+  refresh();
+}
+
+/** @returns {string[]} what to know before a screen is compared with the chosen references */
+function comparisonCautions() {
+  if (!isScreen() || isNotch()) return [];
+  const found = ears().map((ear) => known.comparison[chosen(`reference-${ear}`)]).filter(Boolean);
+  return [...new Set(found)];
 }
 
 /** What is said and offered follows from what is chosen. */
@@ -47,17 +95,20 @@ function refresh() {
   const one = device();
   byId("of-screen").hidden = !isScreen();
   showRule();
-  if (isScreen()) fill(byId("references"), ears().map((ear) => referenceField(ear, one)));
+  const compared = isScreen() && !isNotch();
+  fill(byId("references"), compared ? ears().map((ear) => referenceField(ear, one)) : []);
   fill(byId("device-state"), one ? deviceLines(one) : []);
   byId("of-levels").hidden = one !== null && one.unit !== "dB HL";
   offerOnlyPossible(one);
-  const warnings = [...(one?.warnings ?? [t("warning.unlisted")]), ...checklistCautions()];
+  const ofDevice = one?.warnings ?? [t("warning.unlisted")];
+  const warnings = [...ofDevice, ...comparisonCautions(), ...checklistCautions()];
   fill(byId("warnings"), warnings.map((text) => el("p", { class: "caution" }, text)));
 }
 
 function showRule() {
   const rule = known.rules.find((each) => each.name === chosen("rule"));
   byId("unverified").hidden = !rule?.unverified;
+  if (isNotch()) fill(byId("rule-text"), t("begin.notch_text"));
   if (!rule) return;
   const text = t("begin.rule_text", { text: rule.text, source: rule.source });
   fill(byId("rule-text"), [text, rule.unverified].filter(Boolean).join(" "));
@@ -170,7 +221,8 @@ function plan() {
   return {
     kind: isScreen() ? "screen" : "exam",
     ears: ears(),
-    rule: isScreen() ? chosen("rule") : null,
+    rule: isScreen() && !isNotch() ? chosen("rule") : null,
+    notch: isNotch(),
     protocol: null,
     device: chosen("device") || null,
     mode: chosen("mode") === "self" ? "self" : "supervised",
@@ -180,12 +232,13 @@ function plan() {
     accept_calibration: inputOf("accept_calibration").checked,
     accept_unverified: inputOf("accept_unverified").checked && !byId("unverified").hidden,
     practice: inputOf("practice").checked,
-    reference: isScreen() ? references() : null,
+    reference: isScreen() && !isNotch() ? references() : null,
   };
 }
 
 async function start() {
   const wanted = plan();
+  remember(Object.fromEntries(REMEMBERED.map((name) => [name, chosen(name)])));
   const test = await post(at("/api/people/{person}/tests", names), wanted);
   const first = `/exams/${test.exams[0].id}`;
   if (wanted.answered_by === "examiner") {
@@ -200,7 +253,11 @@ async function start() {
   await linkPanel(byId("link"), test.visit).create();
 }
 
-form.addEventListener("change", refresh);
+form.addEventListener("change", (event) => {
+  refresh();
+  const changed = event.target instanceof HTMLSelectElement ? event.target.name : "";
+  if (changed === "device") compare().catch(complain);
+});
 onSubmit(form, async () => {
   try {
     await start();

@@ -5,7 +5,7 @@ import { at, get, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
 import { EARS } from "./ears.js";
 import { decibels, hertz, today } from "./format.js";
-import { formOf, giveUp, handle, inputOf, onSubmit, say, setHeading, typed } from "./page.js";
+import { acting, formOf, giveUp, handle, inputOf, onSubmit, say, setHeading, typed } from "./page.js";
 import { facts } from "./table.js";
 
 const CHECKED_HZ = [500, 1000, 2000, 4000];
@@ -23,6 +23,7 @@ function show(device) {
   const checked = word("daily_check", check.state);
   fill(byId("blocked"), device.blocked ? el("p", { class: "caution" }, device.blocked) : null);
   facts(byId("state"), [
+    [t("device.default"), device.default ? t("device.default_yes") : null],
     [t("device.sound"), word("sound", device.sound)],
     [t("devices.transducer"), word("transducer", device.transducer)],
     [t("devices.model"), device.model],
@@ -39,6 +40,9 @@ function show(device) {
     ],
     ...fingerprintFacts(device),
   ]);
+  const button = byId("default");
+  button.textContent = device.default ? t("device.not_default") : t("device.make_default");
+  button.dataset.default = String(!device.default);
   // An audiometer sets its own levels: there is nothing to convert, so no table.
   byId("of-table").hidden = device.sound === "external";
 }
@@ -164,6 +168,14 @@ onSubmit(formOf("check"), async (fields) => {
   say(word("checked", device.daily_check.state));
   show(device);
 });
+
+byId("default").addEventListener("click", () =>
+  acting(byId("default"), async () => {
+    const wanted = byId("default").dataset.default === "true";
+    show(await post(at("/api/devices/{device}/default", names), { default: wanted }));
+    say(wanted ? t("device.made_default") : t("device.made_no_default"));
+  }),
+);
 
 numberTable(byId("deviations"), "check", t("device.deviations"), CHECKED_HZ);
 numberTable(byId("table"), "full", t("device.full_scale"), TABLE_HZ, t("device.zero_hl"));

@@ -14,6 +14,13 @@ const sort = byId("sort", HTMLSelectElement);
 let here = null;
 
 /** @param {Device} device */
+function useOf(device) {
+  if (device.blocked) return el("strong", { class: "late" }, t("devices.blocked"));
+  const state = device.in_order ? t("devices.usable") : t("devices.attention");
+  return device.default ? t("devices.usual", { state }) : state;
+}
+
+/** @param {Device} device */
 function row(device) {
   const { calibration } = device;
   const state = word("calibration", calibration.state);
@@ -22,7 +29,7 @@ function row(device) {
     word("sound", device.sound),
     calibration.due_on ? t("devices.until", { state, day: calibration.due_on }) : state,
     word("daily_check", device.daily_check.state),
-    device.blocked ? el("strong", {}, t("devices.blocked")) : t("devices.usable"),
+    useOf(device),
   ];
 }
 

@@ -18,10 +18,14 @@ export function createActions(state) {
   function show() {
     const { exam } = state;
     const offered = ORDER.filter((name) => exam.can.includes(name));
-    const key = `${offered.join()} ${exam.released}`;
+    const following = nextEar();
+    const key = `${offered.join()} ${exam.released} ${following?.exam}`;
     if (place.dataset.offered === key) return;
     place.dataset.offered = key;
-    const made = offered.map(actionButton);
+    const made = [
+      ...(following ? [nextLink(following)] : []),
+      ...offered.map(actionButton),
+    ];
     const within = place.contains(document.activeElement);
     fill(place, made.length ? made : el("p", { class: "quiet" }, t("exam.nothing")));
     if (within) (made[0] ?? byId("heading")).focus(); // the button that was pressed is gone
@@ -31,6 +35,19 @@ export function createActions(state) {
       el("a", { class: "button", href: `${report}.pdf`, download: "report.pdf" }, t("exam.pdf")),
       el("a", { class: "button", href: `${report}.html`, download: "report.html" }, t("exam.html")),
     );
+  }
+
+  /** The exam of this visit that is still to be done when this one is over. */
+  function nextEar() {
+    const { exam } = state;
+    if (!["done", "abandoned"].includes(exam.state)) return null;
+    return exam.ears_of_visit.find((one) => ["open", "paused"].includes(one.state)) ?? null;
+  }
+
+  /** @param {Exam["ears_of_visit"][number]} one */
+  function nextLink(one) {
+    const text = t("exam.next_ear", { ear: word("the_ear", one.ear) });
+    return el("a", { class: "button main", id: "next-ear", href: `/exams/${one.exam}` }, text);
   }
 
   /** @param {string} name */
@@ -67,7 +84,9 @@ export function createActions(state) {
   async function change(name) {
     const known = CHANGES.find((each) => each === name);
     if (!known) return;
-    await post(at(`/api/exams/{exam}/${known}`, state.names), {});
+    // At the desk an undo names what it was decided at: pressed twice, it is done once.
+    const trial = known === "undo" && state.atDesk ? state.presentation?.trial : undefined;
+    await post(at(`/api/exams/{exam}/${known}`, state.names), trial ? { trial } : {});
     say(word("acted", name));
   }
 

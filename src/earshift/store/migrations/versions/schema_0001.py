@@ -187,7 +187,7 @@ def _audit_erasures() -> None:
         "INSERT INTO audit (at, author, action, subject, reason, details) VALUES "
         "(NEW.at, NEW.author, 'erase', 'people:' || NEW.person_id, NEW.reason, {details})"
     )
-    if op.get_bind().dialect.name == "sqlite":
+    if op.get_context().dialect.name == "sqlite":
         details = (
             "CASE WHEN NEW.trials_deleted "
             "THEN '{\"trials_deleted\": true}' ELSE '{\"trials_deleted\": false}' END"

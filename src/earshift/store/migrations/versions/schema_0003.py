@@ -192,7 +192,7 @@ def _make_rebuilt() -> None:
 def _mark_stale(table: str, people: str) -> None:
     """Whoever writes, and by whatever program: what is worked out of a person is so again."""
     body = f"INSERT INTO stale (person_id) {people}"
-    if op.get_bind().dialect.name == "sqlite":
+    if op.get_context().dialect.name == "sqlite":
         op.execute(f"CREATE TRIGGER {table}_stale AFTER INSERT ON {table} BEGIN {body}; END")
         return
     op.execute(
