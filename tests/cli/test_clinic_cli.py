@@ -579,6 +579,19 @@ def test_exports_of_the_day(run: Run, referred: int, tmp_path: Path) -> None:
 # The database -----------------------------------------------------------------------------------
 
 
+def test_exports_by_day_and_without_simulations(run: Run, referred: int, tmp_path: Path) -> None:
+    run("screen", "A1", "--ear", "left", "--simulate", "normal")
+    options = ["export", "--format", "csv", "--json", "--out"]
+    assert json.loads(run(*options, tmp_path / "all"))["visits"] == 2
+    assert json.loads(run(*options, tmp_path / "real", "--no-simulated"))["visits"] == 1
+    day = ["--from", "2024-03-01", "--to", "2024-03-01"]
+    assert json.loads(run(*options, tmp_path / "day", *day))["visits"] == 1
+    before = ["--to", "2024-02-29"]
+    assert json.loads(run(*options, tmp_path / "none", *before))["visits"] == 0
+    wrong = ["--from", "2024-03-02", "--to", "2024-03-01"]
+    assert "before the first" in run("export", "--format", "csv", "--out", "x", *wrong, code=2)
+
+
 def test_backup_check_and_restore(run: Run, referred: int, tmp_path: Path) -> None:
     copy = tmp_path / "copy.db"
     assert "No problems found" in run("db", "check")
