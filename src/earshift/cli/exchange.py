@@ -5,18 +5,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earshift.cli.app import AsJson, app
+from earshift.cli.app import NOT_FINISHED, AsJson, app
 from earshift.cli.database import (
     EXIT_CODES,
     Author,
     Database,
     Timezone,
+    Yes,
     author_name,
     is_there,
+    looked_into,
     opened,
     plain_failures,
 )
-from earshift.cli.terminal import as_date, printable, show_json, table
+from earshift.cli.terminal import as_date, confirmed, printable, show_json, table
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -33,6 +35,7 @@ def report(
         list[Path] | None,
         typer.Option(help="PDF: a TrueType font for scripts that the built-in font lacks."),
     ] = None,
+    yes: Yes = False,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,9 +44,12 @@ def report(
     It shows the results as they were stored and never recomputes them.
     """
     kind = out.suffix.lower()
-    with opened(db) as store:
+    with looked_into(db) as store:
         if kind not in (".html", ".pdf"):
             raise Refusal("the name of a report must end in .html or .pdf", got=out.name)
+        if out.exists() and not yes and not confirmed(f"{out} exists. Overwrite it?"):
+            typer.echo("Nothing was written", err=True)
+            raise typer.Exit(NOT_FINISHED)
         from earshift.clinic.review import report_bundle
         from earshift.report import write_html, write_pdf
 
@@ -262,7 +268,7 @@ def export(
     from earshift.clinic.zones import as_zone, local_zone
     from earshift.formats import export as write
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         person_id = None if who is None else find_person(store, who).id
         start = None if first is None else as_date(first, "the first day")
         end = None if last is None else as_date(last, "the last day")

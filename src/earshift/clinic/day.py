@@ -11,6 +11,11 @@ from earshift.engine.refusal import Refusal
 from earshift.records import ExamBundle, ExamRecord, VisitBundle
 from earshift.store import Store
 
+BACKUP = "backup"  # the subject of its line in the audit
+OLD_BACKUP_DAYS = 7
+OLD_BACKUP = "The newest backup is {days} days old. Make a new one."
+NO_BACKUP = "No backup has been made yet. Make one, and keep it elsewhere."
+
 
 @dataclass(frozen=True)
 class DayExam:
@@ -66,6 +71,18 @@ def visits_of_day(store: Store, day: date, zone: str) -> list[DayVisit]:
         if exams:
             found.append(DayVisit(bundle, exams))
     return found[::-1]
+
+
+def backup_warning(store: Store, now: datetime | None = None) -> str | None:
+    """What to say of backups, if the newest that earshift knows of is old or there is none.
+
+    A database without a finished visit has nothing to lose yet.
+    """
+    made = store.audit(subject=BACKUP, newest_first=True, limit=1)
+    if not made:
+        return NO_BACKUP if store.count_visits() else None
+    days = ((now or datetime.now(UTC)) - made[0].at).days
+    return None if days < OLD_BACKUP_DAYS else OLD_BACKUP.format(days=days)
 
 
 def _exam(store: Store, one: ExamBundle) -> DayExam:

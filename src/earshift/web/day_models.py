@@ -30,6 +30,7 @@ class Worklist(Answer):
     counts: dict[str, int]  # by reason
     departments: list[str]
     jobs: list[str]
+    backup: str | None  # what to say of backups, to who may make one
 
 
 class DayExam(Answer):
