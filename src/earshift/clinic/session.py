@@ -223,17 +223,14 @@ class Session:
     @property
     def _practised_now(self) -> list[TrialRecord]:
         """Practice since the exam was begun or resumed."""
-        opened_at = self.snapshot.opened_at
-        assert opened_at is not None
-        return [one for one in practising.practice_trials(self.trials) if one.at >= opened_at]
+        opened = self.snapshot.opened_after
+        return [one for one in practising.practice_trials(self.trials) if one.number > opened]
 
     @property
     def _level_before(self) -> float | None:
         """The detection level at 1 kHz before the last break, if it was found."""
-        opened_at = self.snapshot.opened_at
-        assert opened_at is not None
-        earlier = [one for one in (*self._carried, *self.trials) if one.at < opened_at]
-        return practising.detection_level_1khz(earlier)
+        earlier = self.trials[: self.snapshot.opened_after]
+        return practising.detection_level_1khz([*self._carried, *earlier])
 
     @property
     def volume_problem(self) -> str:
@@ -352,13 +349,8 @@ class Session:
     @property
     def away(self) -> bool:
         """Whether the listener seems to be away, by the presentations since the last break."""
-        opened_at = self.snapshot.opened_at
-        assert opened_at is not None
-        last = [
-            one
-            for one in live_trials(self.trials)
-            if one.kind != "practice" and one.at >= opened_at
-        ][-AWAY_AFTER:]
+        since = live_trials(self.trials[self.snapshot.opened_after :])
+        last = [one for one in since if one.kind != "practice"][-AWAY_AFTER:]
         if len(last) < AWAY_AFTER or any(one.heard for one in last):
             return False
         known = reference_thresholds(self.procedure) if isinstance(self.procedure, Screen) else []

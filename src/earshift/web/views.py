@@ -298,7 +298,7 @@ def released(exam: records.ExamRecord, shown: dict[str, Any]) -> m.Released:
         ear=exam.ear,
         headline=told.headline,
         plain=[text for text in (told.found, told.sure, told.means, told.next_step) if text],
-        caution=ENGLISH.see_a_doctor,
+        caution=ENGLISH.plain_doctor,
         unit=shown.get("unit", exam.unit),
         thresholds=[_threshold(Threshold(**one)) for one in shown["thresholds"]],
         reference=[_threshold(Threshold(**one)) for one in shown["reference_thresholds"]],

@@ -91,10 +91,14 @@ def _require_examiners(session: Session) -> None:
 
 
 @router.post("/exams/{exam}/undo")
-def undo_answer(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
-    """Take the newest answer back: it stays, void, and the same is asked again."""
+def undo_answer(exam: m.Id, why: m.Undo, here: Here, user: Examiner) -> m.Exam:
+    """Take the newest answer back: it stays, void, and the same is asked again.
+
+    With the trial that was in force it is done once, however often it is sent.
+    """
     with here.changing(exam, user.name, "open") as session:
-        session.undo(why.reason or "taken back by the examiner")
+        if why.trial in (None, session.trial_id):
+            session.undo(why.reason or "taken back by the examiner")
         return here.exam(session, user.name)
 
 

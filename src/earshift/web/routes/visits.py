@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from earshift.clinic.review import report_bundle
+from earshift.clinic.site import letterhead
 from earshift.devices.delivery import Delivery
 from earshift.engine.refusal import Conflict
 from earshift.store.accounts import LINK_HOURS
@@ -69,7 +70,7 @@ def report_html(visit_id: m.Id, here: Here, user: Examiner) -> HTMLResponse:
 
     number = here.row("visits", visit_id)
     here.viewed(user, f"visits:{number}")
-    page = render_html(report_bundle(here.store, number))
+    page = render_html(report_bundle(here.store, number), site=letterhead(here.store))
     return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="report.html"'})
 
 
@@ -91,7 +92,8 @@ def report_pdf(
     here.viewed(user, f"visits:{number}")
     with tempfile.TemporaryDirectory(prefix="earshift-report-") as folder:
         file = Path(folder) / "report.pdf"
-        write_pdf(report_bundle(here.store, number), file, paper)
+        bundle = report_bundle(here.store, number)
+        write_pdf(bundle, file, paper, site=letterhead(here.store))
         content = file.read_bytes()
     return Response(
         content,
