@@ -214,13 +214,13 @@ def site_show(db: Database = None, as_json: AsJson = False) -> None:
 def _value(one: "Settled") -> str:
     if isinstance(one.value, bool):
         return "yes" if one.value else "no"
-    return f"{one.value} {one.setting.unit}"
+    return printable(f"{one.value} {one.setting.unit}".strip()) or "not given"
 
 
 @site.command("set", epilog=EXIT_CODES)
 def site_set(
     name: Annotated[str, typer.Argument(help="Name as in `earshift site show`.")],
-    value: Annotated[str, typer.Argument(help="A whole number, or yes or no.")],
+    value: Annotated[str, typer.Argument(help="A whole number, yes or no, or a text.")],
     reason: Reason,
     db: Database = None,
     author: Author = None,
