@@ -43,12 +43,10 @@ def report(
     with opened(db) as store:
         if kind not in (".html", ".pdf"):
             raise Refusal("the name of a report must end in .html or .pdf", got=out.name)
-        from earshift.clinic.review import report_bundle
-        from earshift.clinic.site import letterhead
+        from earshift.clinic.review import report_of
         from earshift.report import write_html, write_pdf
 
-        site = letterhead(store)
-        bundle = report_bundle(store, visit_id)
+        bundle, site = report_of(store, visit_id)
         if kind == ".html":
             write_html(bundle, out, site=site)
             warnings = []
