@@ -56,6 +56,8 @@ def past(clinic: Clinic) -> dict[str, str]:
         "begin": f"/people/{changed}/test",
         "decided": f"/exams/{screen['exams'][0]['id']}",
         "under way": f"/exams/{under_way['id']}",
+        "review": f"/visits/{screen['visit']}/review",
+        "rooms": "/rooms",
         "devices": "/devices",
         "worklist": "/worklist",
         "programme": "/programme",
