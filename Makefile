@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: docs demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers picture screenshots constraints clean help
+.PHONY: docs notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -106,6 +106,12 @@ psychopy-check: $(STAMP) ## compare es.Handler with PsychoPy's own handlers, in 
 		-r benchmarks/psychopy-requirements.txt
 	.venv-psychopy/bin/python benchmarks/psychopy_check.py
 
+dependencies: $(STAMP) ## what each package serves and costs on disk: docs/dependencies.md
+	$(BIN)/python benchmarks/dependencies.py docs
+
+notebooks: $(STAMP) ## run the notebooks and keep what they show
+	$(BIN)/python notebooks/notebooks.py
+
 bench: $(STAMP) ## speed, as ratios in one run (with the peers when bench-peers has built them)
 	$(BIN)/python benchmarks/bench.py
 
@@ -144,6 +150,9 @@ results-rules: $(STAMP) ## run the studies of clinical verdicts and write their 
 # First exams by AEPsych on the same listeners; after `make bench-peers`, which builds its environment.
 results-peers: $(STAMP)
 	$(BIN)/python benchmarks/peer_exams.py $(EARS) results/rules --peers .venv-peers/bin/python --count 8
+
+results-other: $(STAMP) ## whether intervals hold the truth on other axes: docs/any-test-coverage.md
+	$(BIN)/python studies/other_axes.py docs
 
 results-paper: $(STAMP) ## the paper's part of the results alone: under half an hour on 2 cores
 	@test -r $(EARS) || { echo "make results-paper needs the real ears: $(EARS) (set DATA=FOLDER)"; exit 1; }

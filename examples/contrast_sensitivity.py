@@ -16,19 +16,16 @@ from scipy.special import ndtr
 import earshift as es
 from earshift.simulate.run import run
 
-SPREAD_DB = 3.0
-
-# One step of the model is 10 dB of contrast (three spreads of the observer) and one octave of
-# spatial frequency, as it is for tones: the shipped prior is meant for such steps.
 DOMAIN = es.Domain(
-    intensity=es.Axis("contrast_db", "dB", tuple(np.arange(-50.0, 0.1, 2.5)), -25.0, 10.0),
+    intensity=es.Axis("contrast_db", "dB", np.arange(-50.0, 0.1, 2.5)),
     smooth=(
         es.Axis(
-            "cycles_per_degree", "c/deg", (0.5, 1, 2, 3, 4, 6, 8, 12, 16), 4.0, 1.0,
-            logarithmic=True,
+            "cycles_per_degree", "c/deg", (0.5, 1, 2, 3, 4, 6, 8, 12, 16), logarithmic=True
         ),
     ),
 )  # fmt: skip
+# What is known of eyes before one is measured: in dB, and octaves of spatial frequency.
+PRIOR = es.Prior(threshold=-30.0, threshold_sd=8.0, variation=10.0, spread=3.0, length=1.5)
 
 
 @dataclass
@@ -40,23 +37,28 @@ class Observer:
 
     seed: int
     loss_db: float = 0.0
+    best_db: float = -42.0
+    peak: float = 3.0
+    bend_db: float = 3.5
+    spread_db: float = 3.0
 
     def __post_init__(self) -> None:
         self.rng = np.random.default_rng(self.seed)
 
     def threshold_db(self, cycles_per_degree: float) -> float:
-        octaves = math.log2(cycles_per_degree / 3.0)
+        octaves = math.log2(cycles_per_degree / self.peak)
         lost = self.loss_db / (1.0 + math.exp(-3.0 * octaves))
-        return -42.0 + 3.5 * octaves**2 + lost
+        return self.best_db + self.bend_db * octaves**2 + lost
 
     def __call__(self, grating: es.Stimulus) -> bool:
-        z = (grating.contrast_db - self.threshold_db(grating.cycles_per_degree)) / SPREAD_DB
+        above = grating.contrast_db - self.threshold_db(grating.cycles_per_degree)
+        z = above / self.spread_db
         return bool(self.rng.random() < ndtr(z))
 
 
 def measure(observer: Observer, gratings: int = 60) -> es.Exam:
     """The first exam."""
-    return run(es.Exam(domain=DOMAIN, seed=1, max_tones=gratings), observer)
+    return run(es.Exam(domain=DOMAIN, prior=PRIOR, seed=1, max_tones=gratings), observer)
 
 
 def screen(reference: es.Exam, observer: Observer) -> es.Screen:

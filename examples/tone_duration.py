@@ -7,6 +7,7 @@ exam learns the whole surface at once, each axis with a length of its own. Run i
 
 import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,36 +15,50 @@ from matplotlib.figure import Figure
 from scipy.special import ndtr
 
 import earshift as es
+from earshift.simulate.run import run
 
-SPREAD_DB = 3.0
 FREQUENCIES_HZ = (500.0, 1000.0, 2000.0, 4000.0, 8000.0)
 DURATIONS_MS = (10.0, 20.0, 50.0, 100.0, 200.0, 500.0)
 
 DOMAIN = es.Domain(
-    intensity=es.Axis("level_db_hl", "dB HL", tuple(range(-10, 101, 5)), 50.0, 10.0),
+    intensity=es.Axis("level_db_hl", "dB HL", range(-10, 101, 5)),
     smooth=(
-        es.Axis("frequency_hz", "Hz", FREQUENCIES_HZ, 1000.0, 1.0, logarithmic=True),
-        # An octave of duration counts for half an octave of frequency: thresholds change slowly.
-        es.Axis("duration_ms", "ms", DURATIONS_MS, 200.0, 2.0, logarithmic=True),
+        es.Axis("frequency_hz", "Hz", FREQUENCIES_HZ, logarithmic=True),
+        es.Axis("duration_ms", "ms", DURATIONS_MS, logarithmic=True),
     ),
 )
+# Thresholds in dB HL; lengths in octaves: they change more slowly with duration.
+PRIOR = es.Prior(
+    threshold=30.0, threshold_sd=20.0, variation=12.0, spread=3.0, length=(1.5, 3.0)
+)  # fmt: skip
 
 
-def threshold_db(frequency_hz: float, duration_ms: float) -> float:
-    """A sloping loss, and 10 dB more for every tenth of the duration below 200 ms."""
-    octaves = math.log2(frequency_hz / 500.0)
-    return 10.0 + 8.0 * octaves + 10.0 * max(0.0, math.log10(200.0 / duration_ms))
+@dataclass
+class Listener:
+    """A sloping loss, and more for every tenth of the duration below 200 ms."""
+
+    seed: int
+    first_db: float = 10.0
+    per_octave_db: float = 8.0
+    per_tenth_db: float = 10.0
+    spread_db: float = 3.0
+
+    def __post_init__(self) -> None:
+        self.rng = np.random.default_rng(self.seed)
+
+    def threshold_db(self, frequency_hz: float, duration_ms: float) -> float:
+        octaves = math.log2(frequency_hz / 500.0)
+        short = max(0.0, math.log10(200.0 / duration_ms))
+        return self.first_db + self.per_octave_db * octaves + self.per_tenth_db * short
+
+    def __call__(self, tone: es.Stimulus) -> bool:
+        above = tone.level_db_hl - self.threshold_db(tone.frequency_hz, tone.duration_ms)
+        return bool(self.rng.random() < ndtr(above / self.spread_db))
 
 
 def measure(tones: int = 80, seed: int = 1) -> es.Exam:
-    """The exam: a listener with these thresholds answers."""
-    rng = np.random.default_rng(seed)
-    exam = es.Exam(domain=DOMAIN, seed=seed, max_tones=tones)
-    while not exam.done:
-        tone = exam.ask()
-        z = (tone.level_db_hl - threshold_db(tone.frequency_hz, tone.duration_ms)) / SPREAD_DB
-        exam.tell(tone, bool(rng.random() < ndtr(z)))
-    return exam
+    """The exam."""
+    return run(es.Exam(domain=DOMAIN, prior=PRIOR, seed=seed, max_tones=tones), Listener(seed))
 
 
 def picture(exam: es.Exam, path: Path) -> None:
@@ -57,7 +72,7 @@ def picture(exam: es.Exam, path: Path) -> None:
             FREQUENCIES_HZ, [p.low for p in points], [p.high for p in points], alpha=0.2
         )
         axes.plot(FREQUENCIES_HZ, [p.level for p in points], "o-", label="estimate (95 % band)")
-        truth = [threshold_db(f, duration) for f in FREQUENCIES_HZ]
+        truth = [Listener(0).threshold_db(f, duration) for f in FREQUENCIES_HZ]
         axes.plot(FREQUENCIES_HZ, truth, ":", color="black", label="truth")
         axes.set_title(f"tones of {duration:g} ms", fontsize=10)
         axes.set_xscale("log", base=2)
@@ -74,7 +89,8 @@ def errors_db(exam: es.Exam) -> list[float]:
     out = []
     for point in exam.thresholds():
         where = dict(point.place)
-        out.append(point.level - threshold_db(where["frequency_hz"], where["duration_ms"]))
+        truth = Listener(0).threshold_db(where["frequency_hz"], where["duration_ms"])
+        out.append(point.level - truth)
     return out
 
 

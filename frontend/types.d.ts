@@ -58,6 +58,12 @@ declare global {
   type Retspl = Whole<Schemas["RetsplShown"]>;
   type Worklist = Whole<Schemas["Worklist"]>;
   type WorkItem = Whole<Schemas["WorkItem"]>;
+  type ReviewShown = Whole<Schemas["ReviewShown"]>;
+  type VisitReview = Whole<Schemas["VisitReview"]>;
+  type FindingShown = Whole<Schemas["FindingShown"]>;
+  type SignatureShown = Whole<Schemas["SignatureShown"]>;
+  type FollowUpShown = Whole<Schemas["FollowUpShown"]>;
+  type NoiseShown = Whole<Schemas["NoiseShown"]>;
   type SiteSetting = Whole<Schemas["SiteSetting"]>;
   type ProgrammeGroup = Whole<Schemas["ProgrammeGroup"]>;
   type User = Whole<Schemas["KnownUser"]>;

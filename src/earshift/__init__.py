@@ -19,6 +19,8 @@ _HOMES = {
     "Norm": "engine.norms",
     "population_norm": "engine.norms",
     "Protocol": "engine.protocol",
+    "Prior": "engine.prior",
+    "Outlook": "engine.choose",
     "Rule": "engine.rules",
     "Criterion": "engine.rules",
     "ThresholdRule": "engine.rules",
@@ -43,7 +45,9 @@ __all__ = [
     "Listener",
     "Norm",
     "NotchSettings",
+    "Outlook",
     "PersonVerdict",
+    "Prior",
     "Protocol",
     "Rule",
     "RuleSettings",
@@ -59,10 +63,12 @@ __all__ = [
 
 if TYPE_CHECKING:
     from earshift.engine.audiogram import Audiogram
+    from earshift.engine.choose import Outlook
     from earshift.engine.domain import Axis, Domain
     from earshift.engine.exam import Exam
     from earshift.engine.limits import Limits
     from earshift.engine.norms import Norm, population_norm
+    from earshift.engine.prior import Prior
     from earshift.engine.protocol import Protocol
     from earshift.engine.rule_settings import NotchSettings, RuleSettings
     from earshift.engine.rules import Criterion, Rule, ThresholdRule

@@ -4,13 +4,16 @@ Nothing here computes or knows a database. All times are UTC with their zone att
 or a deadline needs in local time is worked out from the visit's zone.
 """
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from earshift.acts import RoomNoise, ShiftFinding, Signature
 from earshift.days import local_day
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
+
+T = TypeVar("T")
 
 TRIAL_KINDS = ("tone", "catch", "practice")
 EXAM_KINDS = ("exam", "screen", "audiogram")  # an audiogram is imported or typed in: no trials
@@ -172,6 +175,23 @@ def measured_or_entered_at(exam: ExamRecord, visit: Visit) -> datetime:
     return measured_at(exam, visit) or visit.started_at
 
 
+def in_order(
+    tests: Iterable[T], place: Callable[[T], tuple[int, date, bool]]
+) -> list[tuple[date, T]]:
+    """Tests as they followed each other, whatever the clock said meanwhile, each with its day.
+
+    `place` gives a test's row, its local day, and whether it was done or entered here. What happens
+    here follows in the order of its rows: after a clock was put back, a test still comes after
+    those before it. What was measured elsewhere stands by its day.
+    """
+    placed = sorted(((place(test), test) for test in tests), key=lambda one: one[0][0])
+    latest, days = date.min, []
+    for number, ((_, day, here), _) in enumerate(placed):
+        latest = max(latest, day) if here else latest
+        days.append((latest if here else day, number))
+    return [(day, placed[number][1]) for day, number in sorted(days)]
+
+
 def visit_day(visit: Visit) -> date:
     """The local day of a visit."""
     return local_day(visit.started_at, visit.zone)
@@ -243,10 +263,12 @@ class ExamSnapshot:
     """Presses of the button outside every response window."""
     carried: tuple[TrialRecord, ...]
     """Of a full exam that goes on from a screen: the screen's trials."""
-    opened_at: datetime | None
-    """When it was begun, or resumed after a break; an audiogram never was."""
+    opened_after: int
+    """How many trials there were when it was begun, or resumed after a break."""
     of_visit: tuple[int, ...]
     """Ids of the visit's exams that have trials, this one among them, in the order they began."""
+    reason: str
+    """Why it is in the state it is in, as it was said then."""
     version: int
     """How many rows make up the exam. Rows are only added, so that every change shows."""
 

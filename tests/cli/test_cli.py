@@ -236,7 +236,7 @@ CLASSES = "normal, slight, mild, moderate, moderately-severe, severe, profound"
         (["--spread", "nan"], "spread_db must be finite, got nan"),
         (["--lapse", "1.5"], "lapse rate must be a number from 0 to below 0.5, got 1.5"),
         (["--lapse", "-0.1"], "lapse rate must be a number from 0 to below 0.5, got -0.1"),
-        (["--guess", "0.5"], "guess rate must be a number from 0 to below 0.5, got 0.5"),
+        (["--guess", "0.6"], "guess rate must be a number from 0 to 0.5, got 0.6"),
     ],
 )
 def test_simulate_refuses_what_makes_no_sense(options: list[str], says: str) -> None:

@@ -121,7 +121,7 @@ REFUSED: dict[str, Callable[[], object]] = {
     "exam: ears": lambda: es.Exam(ears="left"),
     "exam: limits": lambda: es.Exam(limits=90),
     "exam: limits that leave nothing": lambda: es.Exam(limits=es.Limits(cap_db_hl=-20.0)),
-    "exam: rates": lambda: es.Exam(guess=0.5),
+    "exam: rates": lambda: es.Exam(guess=0.6),
     "exam: tone outside": lambda: es.Exam().tell(es.Tone(50.0, 30.0), True),
     "exam: answer": lambda: es.Exam().tell(es.Tone(1000.0, 30.0), "yes"),
     "exam: data": lambda: es.Exam.from_dict({"kind": "screen", "schema": 1}),

@@ -673,7 +673,7 @@ def test_a_snapshot_is_all_of_an_exam_and_its_version_moves_with_every_change(
     first = store.snapshot(exam.id)
     assert first.exam == store.exam(exam.id) == exam
     assert (first.trials, first.presses, first.carried) == ((), 0, (carried,))
-    assert first.opened_at == store.opened_at(exam.id)
+    assert first.opened_after == 0
     assert first.of_visit == (exam.id,)
     versions = [first.version]
     for change in (

@@ -31,7 +31,9 @@ tokens = typer.Typer(
 app.add_typer(tokens, name="token")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
-Role = Annotated[str, typer.Option(help="examiner, or admin, who also manages users.")]
+Role = Annotated[
+    str, typer.Option(help="examiner, reviewer, who also signs, or admin, who also manages users.")
+]
 Reason = Annotated[str, typer.Option(help="The reason; it is stored.")]
 FromStdin = Annotated[
     bool,
@@ -107,7 +109,7 @@ def user_password(
 @users.command("role", epilog=EXIT_CODES)
 def user_role(
     name: Name,
-    role: Annotated[str, typer.Argument(help="examiner or admin.")],
+    role: Annotated[str, typer.Argument(help="examiner, reviewer or admin.")],
     reason: Reason = "new role",
     db: Database = None,
     author: Author = None,

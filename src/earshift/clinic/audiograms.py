@@ -36,19 +36,24 @@ def store_typed_audiogram(
         )
     audiogram = Audiogram(thresholds_db_hl, no_response_db_hl=no_response_db_hl)
     measured = None if measured_on is None else noon(measured_on, zone)
-    visit = store.open_visit(
-        person_id, author=author, zone=zone, mode="imported", started_at=measured
-    )
-    return store.open_exam(
-        visit.id,
+    _, (exam,) = store.open_test(
+        person_id,
+        [
+            {
+                "ear": ear,
+                "kind": "audiogram",
+                "design": audiogram.to_dict(),
+                "engine_version": __version__,
+                "measured_at": measured,
+                "source": source or "typed in",
+            }
+        ],
         author=author,
-        ear=ear,
-        kind="audiogram",
-        design=audiogram.to_dict(),
-        engine_version=__version__,
-        measured_at=measured,
-        source=source or "typed in",
+        zone=zone,
+        mode="imported",
+        started_at=measured,
     )
+    return exam
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,6 @@ def ear_history(
         earlier = [b for b in chosen if b.at <= max(at, seen.started_at)]
         baseline = known.get(earlier[-1].exam_id) if earlier else oldest
         occasions.append(_occasion(store, record, baseline, wanted))
-    occasions.sort(key=lambda o: (o.at, o.exam_id))
     in_force = chosen[-1].exam_id if chosen else None if oldest is None else oldest.id
     return EarHistory(
         ear, wanted.name, in_force, chosen, tuple(occasions), propose(occasions, wanted, in_force)

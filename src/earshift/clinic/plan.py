@@ -178,17 +178,23 @@ def _other_ear(
 
 
 def open_exam(store: Store, visit: Visit, plan: Plan, *, author: str) -> ExamRecord:
-    """Store a planned exam or screen; it is ready for its first answer."""
-    return store.open_exam(
-        visit.id,
-        author=author,
-        ear=plan.ear,
-        kind=plan.procedure.kind,
-        design=plan.procedure.to_dict()["design"],
-        engine_version=__version__,
-        reference_exam_id=plan.reference_exam_id,
-        delivery=plan.delivery.to_dict(),
-    )
+    """Store a planned exam or screen; it is ready for its first answer.
+
+    An ear has one unfinished exam at a time, also when two programs open one at once.
+    """
+    return store.open_exam(visit.id, author=author, alone=True, **stored_plan(plan))
+
+
+def stored_plan(plan: Plan) -> dict[str, Any]:
+    """A planned exam or screen as the store opens it."""
+    return {
+        "ear": plan.ear,
+        "kind": plan.procedure.kind,
+        "design": plan.procedure.to_dict()["design"],
+        "engine_version": __version__,
+        "reference_exam_id": plan.reference_exam_id,
+        "delivery": plan.delivery.to_dict(),
+    }
 
 
 def checked_ear(ear: str) -> str:

@@ -8,7 +8,7 @@ from earshift.clinic.site import site_settings
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.exam import Exam
 from earshift.engine.refusal import Conflict
-from earshift.records import ExamRecord, Visit, measured_or_entered_at
+from earshift.records import ExamRecord, Visit
 from earshift.store import Store
 
 UNRELIABLE = "its answers were not reliable"
@@ -56,7 +56,6 @@ def choices(
                 caution=None if reason is not None else _caution(store, record, visit, quiet),
             )
         )
-    found.sort(key=lambda one: (measured_or_entered_at(one.record, one.visit), one.record.id))
     return sorted(found, key=lambda one: (not one.default, one.reason is not None))
 
 
@@ -155,10 +154,10 @@ def references(
         if reason is None and _unreliable(store, record):
             reason = f"{UNRELIABLE}: it is used only if it is chosen"
         if reason is None:
-            usable.append((measured_or_entered_at(record, visit), record.id, record))
+            usable.append(record)
         elif record.kind != "screen":
             reasons.append((record.id, reason))
-    return [record for _, _, record in sorted(usable, key=lambda item: item[:2])], reasons
+    return usable, reasons
 
 
 def _unreliable(store: Store, record: ExamRecord) -> bool:

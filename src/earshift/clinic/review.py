@@ -17,7 +17,7 @@ from earshift.clinic.site import site_settings
 from earshift.days import today
 from earshift.devices.noise import as_levels
 from earshift.engine.refusal import Conflict, Refusal
-from earshift.records import VisitBundle, visit_day
+from earshift.records import Visit, VisitBundle, visit_day
 from earshift.store import Store
 from earshift.store.accounts import ROLES, Accounts
 from earshift.store.signatures import canonical, plain_of, record_from, sha256_of
@@ -86,7 +86,7 @@ def require_reviewer(store: Store, author: str) -> str:
         raise Conflict(
             "only a reviewer can do this",
             code="not-a-reviewer",
-            advice="give --author with the name of an active user whose role is reviewer or admin",
+            advice="an active user with the role reviewer or admin has to be the author",
             got=author,
         )
     return author
@@ -222,15 +222,35 @@ def letter_of(store: Store, visit_id: int) -> tuple[VisitBundle, dict[str, Any]]
     return review.signed, content.get("site", {})
 
 
-def shifts_followed(store: Store, person_id: int) -> list[tuple[ShiftFinding, list[FollowUp]]]:
-    """Each standard threshold shift of somebody, and what was done because of it."""
-    visits = {exam.id: exam.visit_id for exam in store.exams(person_id)}
+@dataclass(frozen=True)
+class VisitReviewed:
+    """A visit with what was found, signed and done, as somebody's file lists it."""
+
+    visit: Visit
+    findings: tuple[ShiftFinding, ...]
+    signatures: tuple[Signature, ...]
+    follow_ups: tuple[FollowUp, ...]
+
+
+def reviews_of(store: Store, person_id: int) -> list[VisitReviewed]:
+    """Somebody's visits with a finished test, newest first."""
+    erased = store.person(person_id).erased_at is not None
+    found = [] if erased else findings_of(store, person_id)
+    finished: dict[int, set[int]] = {}
+    for exam in store.exams(person_id):
+        if exam.state == "done":
+            finished.setdefault(exam.visit_id, set()).add(exam.id)
+    signatures = store.signatures_of(person_id)
     newest = {(one.visit_id, one.kind): one for one in store.follow_ups(person_id)}
-    done = [one for one in newest.values() if one.done]
     return [
-        (finding, [one for one in done if one.visit_id == visits[finding.exam_id]])
-        for finding in findings_of(store, person_id)
-        if finding.decision == "changed"
+        VisitReviewed(
+            visit,
+            tuple(one for one in found if one.exam_id in finished[visit.id]),
+            tuple(one for one in signatures if one.visit_id == visit.id),
+            tuple(one for one in newest.values() if one.visit_id == visit.id and one.done),
+        )
+        for visit in reversed(store.visits(person_id))
+        if visit.id in finished and visit.mode != "simulated"
     ]
 
 

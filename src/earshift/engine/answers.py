@@ -51,7 +51,10 @@ class Answers:
     ) -> "Answers":
         """Collect rows; equal places share one latent."""
         rows = np.array(places, dtype=float).reshape(len(places), axes)
-        distinct, index = np.unique(rows, axis=0, return_inverse=True)
+        if axes:
+            distinct, index = np.unique(rows, axis=0, return_inverse=True)
+        else:  # one place, and nothing to say about it
+            distinct, index = rows[:1], np.zeros(len(rows), dtype=np.int64)
         return cls(
             places=distinct,
             place=index.reshape(-1).astype(np.int64),

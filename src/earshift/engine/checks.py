@@ -37,7 +37,11 @@ def as_heard(value: object) -> bool:
 
 
 def check_rates(guess: float, lapse: float) -> None:
-    """Refuse guess and lapse rates that leave no audible range."""
-    for name, rate in (("guess", guess), ("lapse", lapse)):
-        if not (isinstance(rate, int | float) and 0.0 <= rate < 0.5):
-            raise Refusal(f"{name} rate must be a number from 0 to below 0.5", got=rate)
+    """Refuse guess and lapse rates that leave no audible range.
+
+    Whoever chooses blindly between two alternatives is right half of the time, and never more.
+    """
+    if not (isinstance(guess, int | float) and 0.0 <= guess <= 0.5):
+        raise Refusal("guess rate must be a number from 0 to 0.5", got=guess)
+    if not (isinstance(lapse, int | float) and 0.0 <= lapse < 0.5):
+        raise Refusal("lapse rate must be a number from 0 to below 0.5", got=lapse)

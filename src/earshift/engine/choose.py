@@ -9,14 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from earshift.engine.compiled import compiled
 from earshift.engine.domain import Axis, Domain
 from earshift.engine.ep import log_ndtr
 from earshift.engine.field import add_p_heard
 from earshift.engine.refusal import Refusal
-from earshift.engine.tone import Tone
+from earshift.engine.strategy import Strategy, named_own
+from earshift.engine.tone import Tone, Trial
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -31,7 +32,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def answer_entropy(f, guess, lapse):
     """Entropy in nats of an answer whose latent is f, accurate in both tails."""
     gain = 1.0 - guess - lapse
@@ -45,7 +46,7 @@ def answer_entropy(f, guess, lapse):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def bernoulli_entropy(p):
     """Entropy in nats of answers heard with probability p."""
     out = np.zeros(p.shape)
@@ -57,7 +58,7 @@ def bernoulli_entropy(p):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def information(mu, s, guess, lapse):
     """I(answer; f) for f ~ N(mu, s): h(E P) - E h(P), elementwise.
 
@@ -114,8 +115,19 @@ class Outlook:
         guess: probability of "heard" without hearing.
         lapse: probability of "missed" in spite of hearing.
         latent: gives mean and variance of f in the exam under way, on places x intensities.
-        shape: of that grid.
+        shape: of that grid. Of an exam of both ears, the right ear's places, then the left one's.
         hypotheses: P(hypothesis) and P(heard | hypothesis) on the grid, or None.
+        domain: whose places and intensities the grid has; `domain.places` and
+            `domain.intensities` are in model units, `domain.tone(place, level)` is a candidate.
+        trials: all that was answered so far.
+
+    Examples:
+        A strategy of one's own: the stimulus that is seen in three cases of four.
+
+        >>> import earshift as es
+        >>> def three_quarters(outlook: es.Outlook):
+        ...     return -abs(outlook.p_mixed() - 0.75)
+        >>> exam = es.Exam(strategy=three_quarters)
     """
 
     rng: np.random.Generator
@@ -124,6 +136,8 @@ class Outlook:
     latent: Callable[[], tuple[Array, Array]]
     shape: tuple[int, int]
     hypotheses: tuple[Array, Array] | None = None
+    domain: Domain | None = None
+    trials: tuple[Trial, ...] = ()
 
     def p_mixed(self) -> Array:
         """P(heard), hypotheses averaged."""
@@ -181,6 +195,37 @@ STRATEGIES: dict[str, Callable[[Outlook], Array]] = {
     "uncertainty": uncertainty,
     "random": random,
 }
+
+
+def as_strategy(given: "str | Strategy", whose: str, but: str = "") -> "str | Strategy":
+    """A known strategy's name, or a function of the user's own; a refusal of anything else."""
+    known = [name for name in STRATEGIES if name != but]
+    if callable(given) or given in known or named_own(given):
+        return given
+    raise Refusal(
+        f"strategy of {whose} must be one of {', '.join(known)}, or a function from an Outlook to "
+        "a score for every candidate",
+        got=given,
+    )
+
+
+def scored(strategy: "str | Strategy", outlook: Outlook) -> Array:
+    """Scores of all candidates by a known strategy or by the user's own."""
+    if not callable(strategy):
+        if named_own(strategy):
+            raise Refusal(
+                f"the strategy {strategy!r} is a function of the user's own, which is not stored",
+                advice="make the exam anew with strategy=... and tell it the stored trials",
+            )
+        return STRATEGIES[strategy](outlook)
+    scores = np.asarray(strategy(outlook), dtype=float)
+    if scores.shape != outlook.shape or np.isnan(scores).any():
+        raise Refusal(
+            f"a strategy gives one number for each candidate, {outlook.shape[0]} places x "
+            f"{outlook.shape[1]} intensities; got shape {scores.shape}"
+            f"{' with numbers that are none' if np.isnan(scores).any() else ''}"
+        )
+    return scores
 
 
 BY_HYPOTHESES = ("differential", "uncertainty")  # the strategies that look at hypotheses

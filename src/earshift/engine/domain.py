@@ -36,16 +36,24 @@ class Axis:
         name: of letters, digits and underscores; stimuli have their value under it.
         unit: of the values, for people to read.
         values: the candidates, in that unit; kept sorted.
-        origin: the value that becomes 0.
-        scale: so many units (octaves on a logarithmic axis) become 1; positive.
+        origin: the value that becomes 0; by default the middle between the ends.
+        scale: so many units (octaves on a logarithmic axis) become 1; positive. By default a
+            tenth of the range, or one octave on a logarithmic axis.
         logarithmic: whether equal ratios are equal steps.
+
+    Raises:
+        Refusal: without a usable name or values, or with a scale that is not positive.
+
+    Examples:
+        >>> Axis("contrast_db", "dB", range(-50, 1, 5)).origin
+        -25.0
     """
 
     name: str
     unit: str
     values: tuple[float, ...]
-    origin: float
-    scale: float
+    origin: float = cast(float, None)  # found from the values
+    scale: float = cast(float, None)
     logarithmic: bool = False
 
     def __post_init__(self) -> None:
@@ -61,6 +69,13 @@ class Axis:
         values = tuple(sorted({finite(v, f"a value of axis {self.name}") for v in self.values}))
         if not values:
             raise Refusal(f"axis {self.name} has no candidate values: give at least one")
+        if self.origin is None:
+            low, high = values[0], values[-1]
+            middle = math.sqrt(low * high) if self.logarithmic and low > 0 else (low + high) / 2.0
+            object.__setattr__(self, "origin", middle)
+        if self.scale is None:
+            tenth = (values[-1] - values[0]) / 10.0 or 1.0
+            object.__setattr__(self, "scale", 1.0 if self.logarithmic else tenth)
         if self.logarithmic and (values[0] <= 0 or self.origin <= 0):
             raise Refusal(
                 f"axis {self.name} is logarithmic: all values and its origin must be positive"
@@ -79,6 +94,11 @@ class Axis:
         """A model value in the axis's unit."""
         raw = value * self.scale
         return self.origin * 2.0**raw if self.logarithmic else self.origin + raw
+
+    @property
+    def span(self) -> float:
+        """From the first to the last candidate, in the unit (octaves on a logarithmic axis)."""
+        return (self.to_model(self.values[-1]) - self.to_model(self.values[0])) * self.scale
 
     @cached_property
     def model_values(self) -> Array:
@@ -110,19 +130,25 @@ class Domain:
 
     Attributes:
         intensity: the axis along which a stimulus becomes easier; a tone's level.
-        smooth: the axes along which the threshold changes smoothly; a tone's frequency.
+        smooth: the axes along which the threshold changes smoothly; a tone's frequency. None of
+            them for a single psychometric function.
+
+    Raises:
+        Refusal: for axes of the same name, or an intensity with a single value.
+
+    Examples:
+        >>> Domain(Axis("contrast_db", "dB", range(-50, 1, 5))).shape
+        (1, 11)
     """
 
     intensity: Axis
-    smooth: tuple[Axis, ...]
+    smooth: tuple[Axis, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "smooth", tuple(self.smooth))
         for axis in (self.intensity, *self.smooth):
             if not isinstance(axis, Axis):
                 raise Refusal("the axes of a domain must be earshift.Axis", got=axis)
-        if not self.smooth:
-            raise Refusal("a domain needs at least one smooth axis besides the intensity")
         if len(set(self.names)) != len(self.names):
             raise Refusal(f"the axes of a domain need different names, got {self.names}")
         if len(self.intensity.values) < 2:
@@ -153,7 +179,8 @@ class Domain:
     @cached_property
     def places(self) -> Array:
         """All combinations of the smooth axes, in model units: (F, P)."""
-        return np.array(list(product(*(axis.model_values for axis in self.smooth))))
+        rows = list(product(*(axis.model_values for axis in self.smooth)))
+        return np.array(rows, dtype=float).reshape(len(rows), len(self.smooth))
 
     @property
     def intensities(self) -> Array:

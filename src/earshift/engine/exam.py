@@ -85,10 +85,23 @@ class Exam(FieldExam):
         other_ear: thresholds of the other ear; tones that it might hear are not asked.
         transducer: what plays the tones, one of `values.TRANSDUCERS`: how much the head keeps
             from the other ear.
-        strategy: by which the next tone is chosen: "bald", "level_set", "uncertainty", "random".
+        strategy: by which the next tone is chosen: "bald", "level_set", "uncertainty", "random",
+            or a function of your own from an `Outlook` to one score for each candidate (places x
+            levels), the highest of which is asked. A stored exam keeps only its name.
         halton_tones: how many tones look around before the strategy chooses.
-        guess: probability of "heard" without hearing, from 0 to below 0.5.
-        lapse: probability of "missed" in spite of hearing, from 0 to below 0.5.
+        guess: probability of "heard" without hearing, from 0 to 0.5 (forced choice among n
+            alternatives: 1 / n), or "estimate".
+        lapse: probability of "missed" in spite of hearing, from 0 to below 0.5, or "estimate".
+        prior: what is expected of the thresholds and the slope; by default what audiograms teach.
+
+    Raises:
+        Refusal: for values that cannot be, and for combinations that make no sense.
+
+    Examples:
+        >>> from earshift.simulate.run import run
+        >>> exam = run(es.Exam(seed=1, max_tones=20), es.Listener.of_class("mild", seed=2))
+        >>> len(exam.thresholds([1000, 4000]))
+        2
     """
 
     @staticmethod
@@ -145,7 +158,7 @@ class Exam(FieldExam):
     def _from_design(cls, design: dict[str, Any]) -> Self:
         engine = design.pop("engine", None)
         if engine is None:
-            return cls(**design)
+            return super()._from_design(design)
         if engine != PERSONS:
             raise Refusal(f"this exam was made by an engine {engine!r} that is not known here")
         stored = design.pop("reference", None)
@@ -191,7 +204,7 @@ class ClinicalExam(Exam):
             raise Refusal("precision_db must be positive", got=precision_db)
         # What a field of these trials is fitted with, where a screen without a rule wants one.
         self.strategy, self.halton_tones, self.guess, self.lapse = "level_set", 0, 0.01, 0.02
-        self._fields = None
+        self.prior, self._fields, self._parts = None, None, None
         self._unheard_elsewhere = own_ear_only(self.domain, other_ear, transducer)
         self.reference = reference
         frequencies = self.domain.smooth[0].values

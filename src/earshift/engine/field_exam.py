@@ -15,11 +15,12 @@ from earshift.engine.clinical import (
     level_offset_sd_db,
 )
 from earshift.engine.cross_hearing import INTERAURAL_DB, own_ear_only
-from earshift.engine.domain import Domain
+from earshift.engine.domain import Domain, as_domain
 from earshift.engine.ears import ear_of, the_other, trials_of
 from earshift.engine.limits import Limits, allowed
 from earshift.engine.norms import Hyperprior, hyperprior
 from earshift.engine.persons.people import Earlier, Newcomer
+from earshift.engine.prior import Prior
 from earshift.engine.procedure import FIT, SAMPLE, Procedure, for_ear
 from earshift.engine.psychometric import (
     Curves,
@@ -32,6 +33,7 @@ from earshift.engine.psychometric import (
     rate_estimate,
 )
 from earshift.engine.refusal import Refusal
+from earshift.engine.strategy import Strategy, name_of
 from earshift.engine.thresholds import (
     SAMPLES,
     SMALLEST_SLOPE,
@@ -51,6 +53,7 @@ from earshift.engine.views import scale_of
 if TYPE_CHECKING:  # a field loads its compiled kernels, which a clinical exam does not need
     from matplotlib.axes import Axes
 
+    from earshift.engine.ensemble import Ensemble
     from earshift.engine.field import Field
 
 Array = NDArray[np.float64]
@@ -63,6 +66,7 @@ class _Usual(int):
 
 USUAL_TONES = _Usual(50)  # of one ear
 BOTH_EARS_TONES = 80
+ESTIMATE = "estimate"  # in the place of a rate
 FIELD_POINTS = 49  # of a heat map, along each axis
 
 # Lapse rates that `lapse_rate` compares, and what it expects of them: Beta(1, 10).
@@ -91,11 +95,18 @@ class FieldExam(Procedure):
         limits: Limits | None = None,
         other_ear: Audiogram | None = None,
         transducer: str = "unknown",
-        strategy: str = "bald",
+        strategy: str | Strategy = "bald",
         halton_tones: int = 15,
-        guess: float = 0.0,
-        lapse: float = 0.0,
+        guess: float | str = 0.0,
+        lapse: float | str = 0.0,
+        prior: Prior | None = None,
     ) -> None:
+        if prior is not None:
+            if not isinstance(prior, Prior):
+                raise Refusal("prior must be earshift.Prior or None", got=prior)
+            domain = prior.on(as_domain(domain))
+            if prior.threshold is not None:
+                domain.intensity.check(prior.threshold)
         super().__init__(
             ears=ears,
             seed=seed,
@@ -108,13 +119,13 @@ class FieldExam(Procedure):
         from earshift.engine import choose  # with compiled kernels: loaded where needed
 
         self._set_ear(ear)
-        known = [name for name in choose.STRATEGIES if name != "differential"]
-        if strategy not in known:
-            raise Refusal(f"strategy of an exam must be one of {', '.join(known)}", got=strategy)
-        check_rates(guess, lapse)
-        self.strategy = strategy
+        self.strategy = choose.as_strategy(strategy, "an exam", but="differential")
         self.halton_tones = whole(halton_tones, "halton_tones", 0)
-        self.guess, self.lapse = float(guess), float(lapse)
+        self.prior = prior
+        self._parts: tuple[int, Ensemble] | None = None
+        self.guess, self.lapse = _rates(guess, lapse)
+        if ears is not None and self.estimated:
+            raise Refusal("rates are estimated in an exam of one ear: give guess and lapse")
         self._unheard_elsewhere = own_ear_only(self.domain, other_ear, transducer)
         self._fields: tuple[int, dict[str | None, Any]] | None = None
 
@@ -129,7 +140,77 @@ class FieldExam(Procedure):
 
     def _drop(self, trial: Trial, ear: str | None) -> None:
         super()._drop(trial, ear)
-        self._fields = None
+        self._fields = self._parts = None
+
+    @property
+    def guess(self) -> float:
+        """Probability of "heard" without hearing: as given, or as the answers have it so far."""
+        return self._told_guess if self._told_guess is not None else self._mean_rates()[0]
+
+    @guess.setter
+    def guess(self, rate: float | None) -> None:
+        self._told_guess = rate
+
+    @property
+    def lapse(self) -> float:
+        """Probability of "missed" in spite of hearing: as given, or as the answers have it."""
+        return self._told_lapse if self._told_lapse is not None else self._mean_rates()[1]
+
+    @lapse.setter
+    def lapse(self, rate: float | None) -> None:
+        self._told_lapse = rate
+
+    @property
+    def estimated(self) -> tuple[str, ...]:
+        """Which of "guess" and "lapse" are estimated from the answers."""
+        told = {"guess": self._told_guess, "lapse": self._told_lapse}
+        return tuple(name for name, rate in told.items() if rate is None)
+
+    def _mean_rates(self) -> tuple[float, float]:
+        # Rounded, so that the next tone does not hang on the last digits of a machine.
+        guess, lapse = self._ensemble.mean_rates()
+        return round(guess, 3), round(lapse, 3)
+
+    @property
+    def hyperprior(self) -> Hyperprior:
+        """What is expected of the field's hyperparameters: the user's prior, or audiograms'."""
+        if self.prior is None:
+            return hyperprior()
+        return self.prior.in_model_units(self.domain).hyperprior()
+
+    @property
+    def _integrated(self) -> bool:
+        """Whether results are averaged over hyperparameters; a tone's usual exam is not."""
+        return self.prior is not None or not self.domain.of_tones or bool(self.estimated)
+
+    @property
+    def _ensemble(self) -> "Ensemble":
+        """Fields at the hyperparameters and rates that the answers leave possible."""
+        from earshift.engine import ensemble as many
+        from earshift.engine.answers import answers_of
+        from earshift.engine.evidence import Rates
+
+        count = len(self._trials)
+        if self._parts is not None and self._parts[0] == count:
+            return self._parts[1]
+        expected = Prior() if self.prior is None else self.prior
+        own = None if self.prior is None else self.prior.in_model_units(self.domain)
+        axes = len(self.domain.smooth)
+        size, place = many.of_hyperprior(hyperprior(), axes) if own is None else many.of_prior(own)
+        unknowns = many.Unknowns(
+            size,
+            place,
+            Rates(self._told_guess or 0.0, self._told_lapse or 0.0),
+            guess=expected.guess if "guess" in self.estimated else None,
+            lapse=expected.lapse if "lapse" in self.estimated else None,
+        )
+        answers = answers_of(self._trials, self.domain)
+        if own is None:
+            begin = many.mode_of(answers, hyperprior(), unknowns)
+        else:
+            begin = many.mode_of_prior(answers, own, unknowns)
+        self._parts = (count, many.ensemble(answers, unknowns, begin, self._chance(SAMPLE)))
+        return self._parts[1]
 
     @property
     def done(self) -> bool:
@@ -146,7 +227,7 @@ class FieldExam(Procedure):
         """The field of each tested ear by its name (None where only one is tested)."""
         count = len(self._trials)
         if self._fields is None or self._fields[0] != count:
-            fitted = self._fit(self.domain, hyperprior(), self.guess, self.lapse)
+            fitted = self._fit(self.domain, self.hyperprior, self.guess, self.lapse)
             self._fields = (count, fitted)
         return self._fields[1]
 
@@ -217,8 +298,10 @@ class FieldExam(Procedure):
             lapse=self.lapse,
             latent=self._moments,
             shape=(len(self._tested) * self.domain.shape[0], self.domain.shape[1]),
+            domain=self.domain,
+            trials=self._trials,
         )
-        return choose.STRATEGIES[self.strategy](outlook)
+        return choose.scored(self.strategy, outlook)
 
     def _moments(self) -> tuple[Array, Array]:
         """Mean and variance of the latent of every candidate."""
@@ -303,11 +386,12 @@ class FieldExam(Procedure):
             for t, level in zip(found, crossing, strict=True)
         ]
 
-    def psychometric(self, place: Location, *, ear: str | None = None) -> Psychometric:
+    def psychometric(self, place: Location = (), *, ear: str | None = None) -> Psychometric:
         """The psychometric function at a frequency in Hz (a place, on other axes).
 
-        With threshold, slope, width, guess and lapse rate, each with its 95 % interval, and the
-        answers that were given there. Rates that the exam was told are not estimated: see
+        A domain without a smooth axis has but one, and needs no place. With threshold, slope,
+        width, guess and lapse rate, each with its 95 % interval, and the answers that were given
+        there. Rates are estimated where the exam was asked to (`lapse="estimate"`); see also
         `lapse_rate`.
         """
         spoken_of = self._spoken_of(ear)
@@ -365,7 +449,10 @@ class FieldExam(Procedure):
         """
         if not self._trials:
             raise Refusal("there are no answers yet that could tell a lapse rate")
-        prior = hyperprior()
+        if "lapse" in self.estimated:
+            parts = self._ensemble
+            return rate_estimate(np.array([field.lapse for field in parts.fields]), parts.weights)
+        prior = self.hyperprior
         logs = np.array([self._evidence(float(lapse), prior) for lapse in LAPSES])
         return rate_estimate(LAPSES, LAPSE_WEIGHTS * np.exp(logs - logs.max()))
 
@@ -397,6 +484,9 @@ class FieldExam(Procedure):
         """Samples of an ear's psychometric functions there."""
         places = [[a.to_model(v) for a, v in zip(self.domain.smooth, location, strict=True)]
                   for location in locations]  # fmt: skip
+        if self._integrated:
+            where = np.array(places, dtype=float).reshape(len(locations), len(self.domain.smooth))
+            return self._ensemble.curves(where, SAMPLES, self._chance(FIT))
         mean, cov = self.fields[ear].latent(np.array(places))
         draws = positive_slope_samples(mean, cov, [0], SAMPLES, self._chance(SAMPLE))
         slope = draws[:, :1]
@@ -406,11 +496,13 @@ class FieldExam(Procedure):
     def _design(self) -> dict[str, Any]:
         design = {
             **super()._design(),
-            "strategy": self.strategy,
+            "strategy": name_of(self.strategy),
             "halton_tones": self.halton_tones,
-            "guess": self.guess,
-            "lapse": self.lapse,
+            "guess": ESTIMATE if self._told_guess is None else self._told_guess,
+            "lapse": ESTIMATE if self._told_lapse is None else self._told_lapse,
         }
+        if self.prior is not None:
+            design["prior"] = self.prior.to_dict()
         return design if self.ears is None else {**design, "ears": self.ears, "ear": self.ear}
 
     def _take_silence(self, data: Mapping[str, Any]) -> None:
@@ -418,4 +510,13 @@ class FieldExam(Procedure):
 
     @classmethod
     def _from_design(cls, design: dict[str, Any]) -> Self:
+        if design.get("prior") is not None:
+            design["prior"] = Prior.from_dict(design["prior"])
         return cls(**design)
+
+
+def _rates(guess: Any, lapse: Any) -> tuple[float | None, float | None]:
+    """Guess and lapse rate, None where they are to be estimated."""
+    check_rates(*(0.0 if rate == ESTIMATE else rate for rate in (guess, lapse)))
+    told = [None if rate == ESTIMATE else float(rate) for rate in (guess, lapse)]
+    return told[0], told[1]

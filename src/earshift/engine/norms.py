@@ -78,17 +78,18 @@ class Hyperprior:
         return Whitened(np.array(self.mean), _cholesky(self.cov))
 
     def whitened(self, axes: int = 1) -> Whitened:
-        """Centre and Cholesky factor, for so many smooth axes.
+        """Centre and Cholesky factor, for so many smooth axes; without one there is no length.
 
         Each further smooth axis gets a length of its own, with the same prior as the first but
         independent of it; its mean is the first one's unless this prior was centred on a theta
         that has its own.
         """
         centre, chol = self._whitened
-        extra = axes - 1
-        if extra == 0:
+        size = _BEFORE_LENGTHS + axes
+        if size == chol.shape[0]:
             return self._whitened
-        size = chol.shape[0] + extra
+        if size < chol.shape[0]:
+            return Whitened(centre[:size].copy(), np.ascontiguousarray(chol[:size, :size]))
         length_sd = float(np.sqrt(np.array(self.cov)[-1, -1]))
         wide = np.diag(np.full(size, length_sd))
         wide[: chol.shape[0], : chol.shape[0]] = chol
@@ -110,6 +111,7 @@ class Hyperprior:
         return replace(self, cov=tuple(tuple(row) for row in spread.tolist()))
 
 
+_BEFORE_LENGTHS = 3  # hyperparameters in theta before the lengths
 _HELD = 1e-4  # SD of a hyperparameter that is not free, in log units: too small to be seen
 
 

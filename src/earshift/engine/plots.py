@@ -111,8 +111,15 @@ def thresholds(
 ) -> "Axes":
     """Thresholds along one axis of another kind than a tone's."""
     _scaled(ax, place)
-    gap = 0.05 * (level.high - level.low)
-    ax.set_ylim(level.low - gap, level.high + gap)
+    if level.logarithmic:
+        from matplotlib.ticker import ScalarFormatter
+
+        ax.set_yscale("log", base=2)
+        ax.set_ylim(level.low / 2**0.25, level.high * 2**0.25)
+        ax.yaxis.set_major_formatter(ScalarFormatter())
+    else:
+        gap = 0.05 * (level.high - level.low)
+        ax.set_ylim(level.low - gap, level.high + gap)
     ax.set_ylabel(level.label)
     _grid(ax)
     return _thresholds(ax, lines, answers)
@@ -155,7 +162,7 @@ def _scaled(ax: "Axes", scale: Scale) -> None:
         ax.set_xlim(scale.low / 2**0.5, scale.high * 2**0.5)
         ax.xaxis.set_major_formatter(ScalarFormatter())
     else:
-        gap = 0.05 * (scale.high - scale.low)
+        gap = 0.05 * (scale.high - scale.low) or 1.0
         ax.set_xlim(scale.low - gap, scale.high + gap)
     ax.set_xlabel(scale.label)
 

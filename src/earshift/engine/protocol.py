@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from earshift.engine.checks import check_rates, finite, whole
 from earshift.engine.norms import READING_SD_DB, hyperprior
 from earshift.engine.refusal import Refusal
+from earshift.engine.strategy import Strategy, name_of
 
 Array = NDArray[np.float64]
 
@@ -45,10 +46,11 @@ class Protocol:
         rho_points: how many correlations M_g is averaged over.
         rho_low: the lowest of them, from -1.
         rho_high: the highest of them, to 1.
-        strategy: by which the next tone is chosen, one of `choose.STRATEGIES`.
+        strategy: by which the next tone is chosen, one of `choose.STRATEGIES`, or a function of
+            your own from an `Outlook` to a score for every candidate.
         bayes_factor: that decides, either way; above 1.
         prior_changed: probability of change before the first tone.
-        guess: probability of "heard" without hearing, from 0 to below 0.5.
+        guess: probability of "heard" without hearing, from 0 to 0.5.
         lapse: probability of "missed" in spite of hearing, from 0 to below 0.5.
         max_tones: after which the screen is done, decided or not.
         alternative: what a changed ear is: "conjoint" (the paper's M_g, another field that is
@@ -61,6 +63,13 @@ class Protocol:
             frequency, from 0 to below 1.
         rough_size: mean size of these, in units of the model's intensity (of a tone, tens of dB),
             from 0.
+
+    Raises:
+        Refusal: for a setting that is not known, or a value out of its range.
+
+    Examples:
+        >>> Protocol(guess=0.5, lapse=0.02, max_tones=40).guess
+        0.5
     """
 
     name: str = "custom"
@@ -73,7 +82,7 @@ class Protocol:
     rho_points: int = 50
     rho_low: float = -1.0
     rho_high: float = 1.0
-    strategy: str = "differential"
+    strategy: str | Strategy = "differential"
     bayes_factor: float = 100.0
     prior_changed: float = 0.5
     guess: float = 0.0
@@ -137,7 +146,7 @@ class Protocol:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain data, without the later settings where they are at their defaults."""
-        given = asdict(self)
+        given = {**asdict(self), "strategy": name_of(self.strategy)}
         return {key: value for key, value in given.items() if LATER.get(key) != value}
 
 

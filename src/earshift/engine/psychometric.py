@@ -175,13 +175,15 @@ class Psychometric:
         )
 
     def __str__(self) -> str:
+        where = f"{self._where}: " if self.place else ""
         return (
-            f"{self._where}: threshold {self.threshold} {self.unit}, width {self.width}, "
+            f"{where}threshold {self.threshold} {self.unit}, width {self.width}, "
             f"slope {self.slope} per {'octave' if self.logarithmic else self.unit.split(' HL')[0]}"
         )
 
     def _repr_html_(self) -> str:
-        return html(f"Psychometric function at {self._where}", (), self.rows())
+        where = f" at {self._where}" if self.place else ""
+        return html(f"Psychometric function{where}", (), self.rows())
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from earshift.engine.domain import Domain
 from earshift.engine.limits import Limits
 from earshift.engine.norms import Hyperprior
 from earshift.engine.rules import Rule
+from earshift.engine.strategy import Strategy
 from earshift.engine.thresholds import SMALLEST_SLOPE, threshold
 from earshift.engine.tone import Trial
 
@@ -33,8 +34,8 @@ class Settings(Protocol):
     """What every question's settings have; each question has further ones of its own."""
 
     @property
-    def strategy(self) -> str:
-        """By which the next tone is chosen, one of `choose.STRATEGIES`."""
+    def strategy(self) -> str | Strategy:
+        """By which the next tone is chosen: one of `choose.STRATEGIES`, or the user's own."""
 
     @property
     def guess(self) -> float:

@@ -39,6 +39,7 @@ from earshift.engine.screen_checks import (
     decision_of_person,
     p_same_change_of,
     usual_protocol,
+    with_rates_of,
 )
 from earshift.engine.screen_views import ScreenViews
 from earshift.engine.thresholds import Location, Threshold
@@ -106,7 +107,8 @@ class Screen(ScreenViews):
             "right" and "left" to theirs, or one exam of both. A notch and a `ThresholdRule` can
             do without.
         protocol: how change is tested where no rule is asked about: a `Protocol`, its name or a
-            mapping of settings; "best" by default ("best-0.1" on other axes than a tone's).
+            mapping of settings; "best" by default ("best-0.1" on other axes than a tone's). On
+            other axes a protocol by name takes the guess and lapse rate of the reference exam.
         ears: "both", or None for one ear.
         rule: a threshold-shift rule by name (with " improvement" after it, the same the other
             way), a `Rule` or a `ThresholdRule`.
@@ -158,9 +160,13 @@ class Screen(ScreenViews):
         self._clinical = bool(self.rules) or hypotheses is not None
         if not self._clinical and settings is not None:
             raise Refusal("settings belong to a rule; without one give a protocol")
-        self.protocol = as_protocol(
-            usual_protocol(reference, domain) if protocol is None else protocol
-        )
+        named = usual_protocol(reference, domain) if protocol is None else protocol
+        self.protocol = as_protocol(named)
+        if isinstance(named, str):
+            self.protocol = with_rates_of(self.protocol, reference)
+        self.prior = reference.prior if isinstance(reference, Exam) else None
+        if self.prior is not None and domain is not None:
+            domain = self.prior.on(as_domain(domain))
         self.settings = RuleSettings() if not self.rules else _settings(settings, RuleSettings)
         self.notch = NotchSettings() if hypotheses is None else _settings(settings, NotchSettings)
         self.guess, self.lapse = self.protocol.guess, self.protocol.lapse
@@ -243,17 +249,15 @@ class Screen(ScreenViews):
         from earshift.engine import change, choose  # with compiled kernels: loaded where needed
 
         assert given is not None
-        if self.protocol.strategy not in choose.STRATEGIES:
-            raise Refusal(
-                f"strategy must be one of {', '.join(choose.STRATEGIES)}, got "
-                f"{self.protocol.strategy!r}"
-            )
+        choose.as_strategy(self.protocol.strategy, "a screen")
         setup = self._setup(given, beside)
         return EarTrack(change.ChangeQuestion(setup, self.protocol), setup, tones)
 
     def _setup(self, reference: Reference, other_ear: Audiogram | None) -> Setup:
         """What the question about a field finds at an ear with this reference."""
         prior = hyperprior(reading_sd_db=self.protocol.reading_sd_db)
+        if self.prior is not None and isinstance(reference, Exam):
+            prior = reference.hyperprior
         known = reference_field(reference, self.domain, prior, self.guess, self.lapse)
         levels = None
         if self.limits is not None and self.domain.of_tones:
@@ -265,7 +269,7 @@ class Screen(ScreenViews):
             transducer=self.transducer,
             seed=self.seed,
             reference=known,
-            prior=hyperprior(sloped=True) if known.slope_mean > 0 else prior,
+            prior=prior if self.prior or known.slope_mean == 0 else hyperprior(sloped=True),
             measured_hz=measured_hz(reference),
             reference_levels=levels,
         )
@@ -489,7 +493,12 @@ class Screen(ScreenViews):
             exam = Exam.clinical(**common)
         else:
             exam = Exam(
-                **common, strategy="level_set", halton_tones=0, guess=self.guess, lapse=self.lapse
+                **common,
+                strategy="level_set",
+                halton_tones=0,
+                guess=self.guess,
+                lapse=self.lapse,
+                prior=self.prior,
             )
         for trial in self._trials:
             exam.tell(trial.tone, trial.heard)

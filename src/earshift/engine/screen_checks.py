@@ -1,20 +1,36 @@
 """What a screen is asked for: its usual protocol, how its ears are tied, what goes together."""
 
 import warnings
+from dataclasses import replace
 
 from earshift.engine.checks import finite
 from earshift.engine.domain import Domain
 from earshift.engine.exam import Exam
+from earshift.engine.protocol import Protocol
 from earshift.engine.refusal import Refusal
 from earshift.engine.rule_settings import P_SAME_CHANGE
 from earshift.engine.rules import person_decision
 from earshift.engine.verdict import NOTCH
+
+FORCED_CHOICE = 0.2  # from here on guesses are those of a choice among alternatives
 
 
 def usual_protocol(reference: object, domain: object) -> str:
     """`best`, whose shifts are those of ears; on other axes than a tone's, 0.1.0's settings."""
     known = reference.domain if domain is None and isinstance(reference, Exam) else domain
     return "best-0.1" if isinstance(known, Domain) and not known.of_tones else "best"
+
+
+def with_rates_of(protocol: Protocol, reference: object) -> Protocol:
+    """A protocol by name, with the guess and lapse rate of an exam on other axes.
+
+    Of tones a named protocol keeps its own, unless somebody guesses as in a forced choice.
+    """
+    if not isinstance(reference, Exam):
+        return protocol
+    if reference.domain.of_tones and reference.guess < FORCED_CHOICE:
+        return protocol
+    return replace(protocol, guess=reference.guess, lapse=reference.lapse)
 
 
 def p_same_change_of(alike_share: float | None, ears: str | None, clinical: bool) -> float:

@@ -358,7 +358,7 @@ class EarTrack(Track):
         posterior, domain = self.posterior, self.setup.domain
         settings = self.question.settings
         hypotheses = None
-        if settings.strategy in choose.BY_HYPOTHESES:
+        if callable(settings.strategy) or settings.strategy in choose.BY_HYPOTHESES:
             hypotheses = posterior.hypotheses(domain.places, domain.intensities)
         outlook = choose.Outlook(
             rng=self._chance(SAMPLE),
@@ -367,8 +367,10 @@ class EarTrack(Track):
             latent=self._own_moments,
             shape=domain.shape,
             hypotheses=hypotheses,
+            domain=domain,
+            trials=self.trials,
         )
-        return choose.STRATEGIES[settings.strategy](outlook)
+        return choose.scored(settings.strategy, outlook)
 
     def _own_moments(self) -> tuple[Array, Array]:
         """The field of the new exam alone, as if there were no reference."""

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -112,7 +112,8 @@ class Viewed(ABC):
 
         An audiogram: dB HL downwards, one octave as long as 20 dB, a red O for the right ear and a
         blue X for the left, heard tones filled, a number at tones that were asked several times. On
-        another axis the thresholds along it; on two, a heat map of them.
+        another axis the thresholds along it; on two, a heat map of them; without one, the trials
+        one after the other with the threshold.
 
         Args:
             ax: matplotlib axes to draw on; by default new ones.
@@ -123,11 +124,13 @@ class Viewed(ABC):
         axes = self.domain.smooth
         if len(axes) > 2:
             raise Refusal(
-                f"a picture shows one or two smooth axes, this domain has {len(axes)}",
+                f"a picture shows at most two smooth axes, this domain has {len(axes)}",
                 advice="take rows('thresholds') and draw them as you like",
             )
         if len(axes) == 2:
             return self._surface(plots.on(ax, 5.6, 4.4))
+        if not axes:
+            return self._track_of_trials(plots.on(ax, 5.6, 4.0))
         where = axes[0].values if frequencies_hz is None else frequencies_hz
         lines = [line for one in ears for line in self._lines(where, one)]
         answers = self._drawn_answers(ears)
@@ -155,6 +158,21 @@ class Viewed(ABC):
             for trial in self.trials
             if self.ears is None or trial.tone.ear in ears
         ]
+
+    def _track_of_trials(self, ax: "Axes") -> "Axes":
+        """Trial by trial, with thresholds from the first to the last: of one function."""
+        ends = (1.0, float(max(len(self.trials), 2)))
+        level = self.domain.intensity
+        lines = [
+            replace(line, x=ends, y=[*line.y] * 2, low=[*line.low] * 2, high=[*line.high] * 2)
+            for line in self._lines([()], None)
+        ]
+        answers = [
+            plots.Answer(float(number), getattr(trial.tone, level.name), trial.heard)
+            for number, trial in enumerate(self.trials, start=1)
+        ]
+        place = plots.Scale("trial", *ends, False)
+        return plots.thresholds(ax, lines, answers, place=place, level=scale_of(level))
 
     def _surface(self, ax: "Axes") -> "Axes":
         across, up = self.domain.smooth

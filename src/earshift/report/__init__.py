@@ -5,11 +5,12 @@ page in every later version. Files are written whole or not at all.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from earshift.engine.refusal import Refusal
 from earshift.records import VisitBundle
 from earshift.report.content import Letterhead
 from earshift.report.page import compose
@@ -18,7 +19,15 @@ from earshift.report.words import ENGLISH, Words
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["ENGLISH", "Letterhead", "Words", "render_html", "write_html", "write_pdf"]
+__all__ = [
+    "ENGLISH",
+    "Letterhead",
+    "Words",
+    "render_html",
+    "write_html",
+    "write_letter",
+    "write_pdf",
+]
 
 
 def render_html(
@@ -89,3 +98,19 @@ def _write_whole(path: Path, content: bytes) -> Path:
         partial.unlink(missing_ok=True)
         raise
     return path
+
+
+def write_letter(
+    bundle: VisitBundle, site: Mapping[str, Any], path: str | Path, paper: str = "a4"
+) -> Path:
+    """Write the letter of a signed visit with a shift, as HTML or PDF by the name of the file."""
+    path = Path(path)
+    if path.suffix.lower() == ".html":
+        from earshift.report.letter import render_letter
+
+        return _write_whole(path, render_letter(bundle, site).encode())
+    if path.suffix.lower() != ".pdf":
+        raise Refusal("the name of a letter must end in .html or .pdf", got=path.name)
+    from earshift.report.letter_pdf import letter_pdf
+
+    return _write_whole(path, letter_pdf(bundle, site, paper))

@@ -1,14 +1,22 @@
 """Exams of one ear: opening them, their states, and what an ear is compared with."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, func, insert, select
 
+from earshift.days import local_day
 from earshift.engine.values import EARS
-from earshift.records import EXAM_KINDS, EXAM_STATES, Baseline, ExamRecord, TrialCounts
+from earshift.records import (
+    EXAM_KINDS,
+    EXAM_STATES,
+    Baseline,
+    ExamRecord,
+    TrialCounts,
+    in_order,
+)
 from earshift.store import checks, people, rows
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
@@ -17,10 +25,11 @@ from earshift.store.rows import Part
 
 
 @cache
-def newest_state() -> ScalarSelect[Any]:
+def newest_state(column: Any = t.exam_states.c.state) -> ScalarSelect[Any]:
+    """The newest state of an outer query's exam, or another column of its row."""
     states = t.exam_states
     return (
-        select(states.c.state)
+        select(column)
         .where(states.c.exam_id == t.exams.c.id)
         .correlate(t.exams)
         .order_by(states.c.id.desc())
@@ -124,12 +133,18 @@ def _exam_to_extend() -> Select[Any]:
 def insert_exam(connection: Connection, values: Mapping[str, Any], author: str) -> ExamRecord:
     state = "done" if values["kind"] == "audiogram" else "open"
     new = rows.add_only(connection, t.exams, values, author)
-    add_state(connection, new, state, values["engine_version"], author, "")
+    add_state(connection, new, state, values["engine_version"], author, "", 0)
     return exam_of(connection, new)
 
 
 def add_state(
-    connection: Connection, exam_id: int, state: str, version: str, author: str, reason: str
+    connection: Connection,
+    exam_id: int,
+    state: str,
+    version: str,
+    author: str,
+    reason: str,
+    after_trial: int,
 ) -> None:
     connection.execute(
         insert(t.exam_states).values(
@@ -139,8 +154,103 @@ def add_state(
             at=checks.now(),
             author=author,
             reason=reason,
+            after_trial=after_trial,
         )
     )
+
+
+def exam_values(
+    *,
+    ear: str,
+    kind: str,
+    design: Mapping[str, Any],
+    engine_version: str,
+    reference_exam_id: int | None = None,
+    measured_at: datetime | None = None,
+    source: str = "",
+    delivery: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """What a new exam is, checked, as it is stored."""
+    return {
+        "ear": checks.one_of(ear, EARS, "ear"),
+        "kind": checks.one_of(kind, EXAM_KINDS, "kind"),
+        "design": checks.plain(design, "design"),
+        "engine_version": checks.text(engine_version, "engine_version"),
+        "reference_exam_id": reference_exam_id,
+        "measured_at": None if measured_at is None else checks.moment(measured_at, "measured_at"),
+        "source": checks.text(source, "source", blank=True),
+        "delivery": checks.plain(delivery or {}, "delivery"),
+    }
+
+
+def open_one(
+    connection: Connection,
+    visit: Row[Any],
+    values: Mapping[str, Any],
+    author: str,
+    *,
+    alone: bool,
+) -> ExamRecord:
+    """A new exam of a visit, whose person is held from here on: of two that want the same ear, the
+    second finds the first."""
+    owner = people.living_person(connection, _owner_of(connection, visit.id)).id
+    ear = values["ear"]
+    if values["reference_exam_id"] is not None:
+        check_reference(connection, values["reference_exam_id"], owner, ear)
+    if alone:
+        _require_none_unfinished(connection, owner, ear, simulated=visit.mode == "simulated")
+    if values["kind"] == "audiogram":
+        _require_new(connection, owner, values)
+    return insert_exam(connection, {**values, "visit_id": visit.id}, author)
+
+
+def same_audiograms(
+    connection: Connection, person_id: int, values: Mapping[str, Any]
+) -> list[ExamRecord]:
+    """Audiograms of this ear and moment that say the same, number for number."""
+    query = (
+        exams_query()
+        .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
+        .where(
+            t.visits.c.person_id.in_(people.records_of(connection, person_id)),
+            t.exams.c.kind == "audiogram",
+            t.exams.c.ear == values["ear"],
+            t.exams.c.measured_at.is_not_distinct_from(values["measured_at"]),
+        )
+    )
+    found = rows.to_records(ExamRecord, connection.execute(query))
+    return [one for one in found if one.design == values["design"]]
+
+
+def _require_new(connection: Connection, person_id: int, values: Mapping[str, Any]) -> None:
+    for known in same_audiograms(connection, person_id, values):
+        raise StoreConflict(
+            f"this audiogram of the {known.ear} ear is stored already, as {{exam}}",
+            code="known-audiogram",
+            exam=known.id,
+        )
+
+
+def _require_none_unfinished(
+    connection: Connection, person_id: int, ear: str, *, simulated: bool
+) -> None:
+    v = t.visits
+    query = (
+        select(t.exams.c.id)
+        .join(v, v.c.id == t.exams.c.visit_id)
+        .where(
+            v.c.person_id.in_(people.records_of(connection, person_id)),
+            v.c.mode == "simulated" if simulated else v.c.mode != "simulated",
+            t.exams.c.ear == ear,
+            newest_state().in_(("open", "paused")),
+        )
+        .order_by(t.exams.c.id.desc())
+    )
+    left = connection.execute(query.limit(1)).scalar_one_or_none()
+    if left is not None:
+        raise StoreConflict(
+            f"{{exam}} of the {ear} ear is not finished", code="unfinished-exam", exam=left
+        )
 
 
 def check_reference(connection: Connection, exam_id: int, person_id: int, ear: str) -> None:
@@ -163,6 +273,12 @@ def _owner_of(connection: Connection, visit_id: int) -> int:
     return owner
 
 
+def _place(row: Row[Any]) -> tuple[int, date, bool]:
+    """Of an exam with its visit's beginning, among others of a person."""
+    day = local_day(row.measured_at or row.started_at, row.zone)
+    return row.id, day, row.measured_at is None
+
+
 class Exams(Part):
     """The store's calls about exams and baselines."""
 
@@ -179,45 +295,31 @@ class Exams(Part):
         measured_at: datetime | None = None,
         source: str = "",
         delivery: Mapping[str, Any] | None = None,
+        alone: bool = False,
     ) -> ExamRecord:
-        """A new exam of one ear, open; an audiogram has no trials and is done at once."""
+        """A new exam of one ear, open; an audiogram has no trials and is done at once.
+
+        One that is to be `alone` is refused while the ear has another unfinished one.
+        """
         author = checks.text(author, "author")
-        values = {
-            "ear": checks.one_of(ear, EARS, "ear"),
-            "kind": checks.one_of(kind, EXAM_KINDS, "kind"),
-            "design": checks.plain(design, "design"),
-            "engine_version": checks.text(engine_version, "engine_version"),
-            "reference_exam_id": reference_exam_id,
-            "measured_at": None
-            if measured_at is None
-            else checks.moment(measured_at, "measured_at"),
-            "source": checks.text(source, "source", blank=True),
-            "delivery": checks.plain(delivery or {}, "delivery"),
-        }
+        values = exam_values(
+            ear=ear,
+            kind=kind,
+            design=design,
+            engine_version=engine_version,
+            reference_exam_id=reference_exam_id,
+            measured_at=measured_at,
+            source=source,
+            delivery=delivery,
+        )
         with writing(self.engine) as connection:
             visit = rows.row_of(connection, t.visits, visit_id, "visit")
-            owner = people.living_person(connection, _owner_of(connection, visit.id)).id
-            values["visit_id"] = visit.id
-            if reference_exam_id is not None:
-                check_reference(connection, reference_exam_id, owner, ear)
-            return insert_exam(connection, values, author)
+            return open_one(connection, visit, values, author, alone=alone)
 
     def exam(self, exam_id: int) -> ExamRecord:
         """The exam with its newest state."""
         with reading(self.engine) as connection:
             return exam_of(connection, exam_id)
-
-    def opened_at(self, exam_id: int) -> datetime:
-        """When an exam was opened last: when it was begun, or resumed after a break."""
-        states = t.exam_states
-        query = select(func.max(states.c.at)).where(
-            states.c.exam_id == checks.as_id(exam_id, "exam"), states.c.state == "open"
-        )
-        with reading(self.engine) as connection:
-            found: datetime | None = connection.execute(query).scalar_one()
-        if found is None:
-            raise StoreConflict("{exam} was never open", exam=exam_id)
-        return found
 
     def exams(
         self,
@@ -227,13 +329,10 @@ class Exams(Part):
         ear: str | None = None,
         state: str | None = None,
     ) -> list[ExamRecord]:
-        """A person's exams by the time they were measured, newest last."""
+        """A person's exams as they followed each other, newest last: see `records.in_order`."""
         person_id = checks.as_id(person_id, "person")
-        query = (
-            exams_query()
-            .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
-            .order_by(func.coalesce(t.exams.c.measured_at, t.visits.c.started_at), t.exams.c.id)
-        )
+        when = (t.visits.c.started_at, t.visits.c.zone)
+        query = exams_query().add_columns(*when).join(t.visits, t.visits.c.id == t.exams.c.visit_id)
         if kind is not None:
             query = query.where(t.exams.c.kind == checks.one_of(kind, EXAM_KINDS, "kind"))
         if ear is not None:
@@ -242,8 +341,9 @@ class Exams(Part):
             query = query.where(newest_state() == checks.one_of(state, EXAM_STATES, "state"))
         with reading(self.engine) as connection:
             query = query.where(t.visits.c.person_id.in_(people.records_of(connection, person_id)))
-            found = rows.to_records(ExamRecord, connection.execute(query))
-            return found or people.nothing_of(connection, person_id)
+            found = in_order(connection.execute(query).all(), _place)
+            exams = [rows.to_record(ExamRecord, row) for _, row in found]
+            return exams or people.nothing_of(connection, person_id)
 
     def set_exam_state(
         self,
@@ -270,7 +370,7 @@ class Exams(Part):
             version = (
                 before if engine_version is None else checks.text(engine_version, "engine_version")
             )
-            add_state(connection, exam_id, state, version, author, reason)
+            add_state(connection, exam_id, state, version, author, reason, exam.last_number)
             details = {"state": state, "was": exam.state, "engine_version": version}
             if version != before:
                 details["engine_version_was"] = before

@@ -39,19 +39,9 @@ def import_one(
     design = checks.plain(_audiogram(item.audiogram), "audiogram")
     measured = None if item.measured_at is None else checks.moment(item.measured_at, "measured_at")
     person = _imported_person(connection, item, author)
-    known = connection.execute(
-        exams.exams_query()
-        .join(t.visits, t.visits.c.id == t.exams.c.visit_id)
-        .where(
-            t.visits.c.person_id.in_(people.records_of(connection, person.id)),
-            t.exams.c.kind == "audiogram",
-            t.exams.c.ear == ear,
-            t.exams.c.measured_at.is_not_distinct_from(measured),
-        )
-    )
-    for row in known:
-        if row.design == design:
-            return rows.to_record(ExamRecord, row), False
+    same = {"ear": ear, "measured_at": measured, "design": design}
+    for known in exams.same_audiograms(connection, person.id, same):
+        return known, False
     key = (person.id, measured)
     if key not in visits:
         visit = {

@@ -55,7 +55,10 @@ class Results(Part):
             if closes_as is not None:
                 if exam.state in ("done", "abandoned"):
                     raise StoreConflict(f"{{exam}} is already {exam.state}", exam=exam_id)
-                exams.add_state(connection, exam_id, closes_as, engine_version, author, "finished")
+                exams.add_state(
+                    connection, exam_id, closes_as, engine_version, author, "finished",
+                    exam.last_number,
+                )  # fmt: skip
                 rows.add_audit(
                     connection, author, f"exam {closes_as}", f"exams:{exam_id}", "finished",
                     {"state": closes_as, "was": exam.state},

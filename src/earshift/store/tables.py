@@ -186,6 +186,7 @@ exam_states = _table(
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("after_trial", Integer),  # how many trials there were; not known of older rows
     Index("exam_states_of_exam", "exam_id", "id"),
     erased_with="trials",
 )

@@ -79,8 +79,20 @@ def trials_of(
 def _newest() -> Select[Any]:
     """What changes about an exam while it goes on, without the rows themselves."""
     states = select(func.count()).where(t.exam_states.c.exam_id == t.exams.c.id)
-    opened = select(func.max(t.exam_states.c.at)).where(
-        t.exam_states.c.exam_id == t.exams.c.id, t.exam_states.c.state == "open"
+    states_of_exam = t.exam_states.alias("opened")
+    before = select(func.count()).where(
+        t.trials.c.exam_id == states_of_exam.c.exam_id, t.trials.c.at < states_of_exam.c.at
+    )
+    # By rows; of older ones that do not say it, by what the clock said.
+    opened = (
+        select(
+            func.coalesce(
+                states_of_exam.c.after_trial, before.correlate(states_of_exam).scalar_subquery()
+            )
+        )
+        .where(states_of_exam.c.exam_id == t.exams.c.id, states_of_exam.c.state == "open")
+        .order_by(states_of_exam.c.id.desc())
+        .limit(1)
     )
     answered = select(func.count()).where(t.trials.c.exam_id == t.exams.c.id)
     pressed = select(func.count()).where(t.presses.c.exam_id == t.exams.c.id)
@@ -90,7 +102,8 @@ def _newest() -> Select[Any]:
         exams.count_of(answered).label("trials"),
         exams.count_of(exams.voids_of_exam()).label("void"),
         exams.count_of(pressed).label("presses"),
-        exams.count_of(opened).label("opened_at"),
+        exams.count_of(opened).label("opened_after"),
+        exams.newest_state(t.exam_states.c.reason).label("reason"),
     ).where(t.exams.c.id == bindparam("exam_id"))
 
 
@@ -120,7 +133,8 @@ def snapshot_of(
         trials=found.get(exam_id, ()),
         presses=newest.presses,
         carried=found.get(exam.continues or 0, ()),
-        opened_at=newest.opened_at,
+        opened_after=newest.opened_after or 0,
+        reason=newest.reason or "",
         of_visit=of_visit,
         version=version,
     )

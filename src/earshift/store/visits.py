@@ -128,6 +128,34 @@ class Visits(Part):
         started_at: datetime | None = None,
     ) -> Visit:
         """A new visit of a person, now unless `started_at` says when."""
+        visit, _ = self.open_test(
+            person_id,
+            (),
+            author=author,
+            zone=zone,
+            mode=mode,
+            device_id=device_id,
+            checklist=checklist,
+            started_at=started_at,
+        )
+        return visit
+
+    def open_test(
+        self,
+        person_id: int,
+        planned: Sequence[Mapping[str, Any]],
+        *,
+        author: str,
+        zone: str,
+        mode: str,
+        device_id: int | None = None,
+        checklist: Mapping[str, Any] | None = None,
+        started_at: datetime | None = None,
+    ) -> tuple[Visit, list[ExamRecord]]:
+        """A new visit with its exams, each as `open_exam` takes it: all of them, or nothing.
+
+        Refused while an ear has another unfinished exam.
+        """
         author = checks.text(author, "author")
         values = {
             "started_at": checks.now()
@@ -139,11 +167,17 @@ class Visits(Part):
             "checklist": checks.plain(checklist or {}, "checklist"),
             "device_id": device_id,
         }
+        wanted = [exams.exam_values(**one) for one in planned]
         with writing(self.engine) as connection:
             if device_id is not None:
                 rows.row_of(connection, t.devices, device_id, "device")
             values["person_id"] = people.living_person(connection, person_id).id
-            return rows.to_record(Visit, rows.add_row(connection, t.visits, values, author))
+            row = rows.add_row(connection, t.visits, values, author)
+            opened = [
+                exams.open_one(connection, row, one, author, alone=one["kind"] != "audiogram")
+                for one in wanted
+            ]
+            return rows.to_record(Visit, row), opened
 
     def visit(self, visit_id: int) -> Visit:
         with reading(self.engine) as connection:

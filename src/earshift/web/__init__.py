@@ -16,6 +16,7 @@ from earshift.web.routes import (
     imports,
     people,
     programme,
+    review,
     simulated,
     tests,
     visits,
@@ -52,7 +53,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.accounts = Accounts(store)
     app.state.sessions = Sessions(store)
     parts = (
-        *(signin, people, imports, worklist, programme, devices),
+        *(signin, people, imports, worklist, review, programme, devices),
         *(tests, exams, visits, simulated, listen),
     )
     for part in parts:

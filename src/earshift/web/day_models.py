@@ -12,7 +12,7 @@ ProgrammeBy = Literal["department", "job"]
 
 class WorkItem(Answer):
     person: Person
-    why: str  # unfinished, audiogram, retest, review, first, due
+    why: str  # unfinished, audiogram, retest, review, letter, first, due
     words: str
     ears: list[str]
     since: date  # of the test that it follows from, or the first day at work
@@ -77,6 +77,10 @@ class ProgrammeGroup(Answer):
     not_confirmed: int
     waiting: int
     closed: int
+    letters: int  # people told in writing of a shift in the period
+    protectors: int  # fitted or refitted
+    trainings: int
+    referrals: int
     confirmed_share: tuple[float, float, float] | None  # of the tested, with a 95 % interval
 
 

@@ -1,6 +1,7 @@
 """Who is asking: by the session's cookie, an API token or a listener's link.
 
-A route names who may call it by the type of a parameter: `Examiner`, `Admin` or `Listener`.
+A route names who may call it by the type of a parameter: `Examiner`, `Reviewer`, `Admin` or
+`Listener`.
 """
 
 import hmac
@@ -119,6 +120,10 @@ def _examiner(request: Request, _: Annotated[Any, _BEARER]) -> Identity:
     return _at_least(request, "examiner")
 
 
+def _reviewer(request: Request, _: Annotated[Any, _BEARER]) -> Identity:
+    return _at_least(request, "reviewer")
+
+
 def _admin(request: Request, _: Annotated[Any, _BEARER]) -> Identity:
     return _at_least(request, "admin")
 
@@ -142,5 +147,6 @@ def _listener(request: Request, _: Annotated[Any, _LINK]) -> Identity:
 
 
 Examiner = Annotated[Identity, Depends(_examiner)]
+Reviewer = Annotated[Identity, Depends(_reviewer)]
 Admin = Annotated[Identity, Depends(_admin)]
 Listener = Annotated[Identity, Depends(_listener)]

@@ -6,7 +6,7 @@ Ids are the random ones of the store's handles. What is not known is null.
 from datetime import date, datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 # Text that both databases can hold, in one line or several.
 Line = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -17,8 +17,17 @@ Id = Annotated[str, Field(min_length=1, max_length=40, pattern=r"^[A-Za-z0-9_-]+
 Ear = Literal["right", "left"]
 Hertz = Annotated[str, Field(pattern=r"^[0-9]{2,5}(\.[0-9]{1,3})?$")]
 Decibels = Annotated[float, Field(ge=-200, le=200, allow_inf_nan=False)]
-ByFrequency = Annotated[dict[Hertz, Decibels], Field(max_length=60)]
 Level = Annotated[float, Field(ge=-20, le=130, allow_inf_nan=False)]
+
+
+def _each_once(values: dict[str, float]) -> dict[str, float]:
+    if len({float(frequency) for frequency in values}) < len(values):
+        raise ValueError("a frequency is given twice")
+    return values
+
+
+ByFrequency = Annotated[dict[Hertz, Decibels], Field(max_length=60), AfterValidator(_each_once)]
+Thresholds = Annotated[dict[Hertz, Level], Field(max_length=30), AfterValidator(_each_once)]
 Milliseconds = Annotated[float, Field(ge=0, le=600_000, allow_inf_nan=False)]
 TrialId = Annotated[int, Field(ge=1, le=10**12)]
 Sex = Literal["female", "male", "other", "unknown"]
@@ -64,8 +73,8 @@ class NewAudiogram(Input):
 
     ear: Ear
     measured_on: date | None = None
-    thresholds: Annotated[dict[Hertz, Level], Field(max_length=30)] = {}
-    no_response: Annotated[dict[Hertz, Level], Field(max_length=30)] = {}
+    thresholds: Thresholds = {}
+    no_response: Thresholds = {}
     source: Line = ""
 
 
@@ -422,7 +431,7 @@ class Progress(Answer):
 class Play(Answer):
     """All that a player needs: what to play now, through what, when, and how loud at most."""
 
-    state: str  # check, play, done, over, ended
+    state: str  # check, held, play, done, over, ended
     exam: Counted
     ear: str
     sound: SoundShown
@@ -451,6 +460,7 @@ class Exam(ExamSummary):
     play: Play | None
     can: list[str]
     link: LinkShown | None
+    held: str | None  # why the listener waits for the examiner
     released: bool
     remarks: list[str]
 
@@ -463,6 +473,7 @@ class Test(Answer):
 
 class NewLink(Answer):
     url: str
+    qr: list[str]  # its whole address as a QR code: rows of 1 (dark) and 0
     expires_at: datetime
 
 
@@ -472,6 +483,10 @@ class Release(Input):
 
 class Reason(Input):
     reason: Words | None = None
+
+
+class Undo(Reason):
+    trial: TrialId | None = None  # the trial in force when it was decided; another one: no undo
 
 
 class GivenAnswer(Input):

@@ -35,7 +35,7 @@ router = APIRouter()
 # What both databases can hold; a password may be anything.
 Line = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Password = Annotated[str, Field(min_length=1, max_length=1000)]
-Role = Literal["examiner", "admin"]
+Role = Literal["examiner", "reviewer", "admin"]
 
 
 class _Input(BaseModel):

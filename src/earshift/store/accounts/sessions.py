@@ -116,7 +116,8 @@ class Sessions(Users):
         def recent(column: ColumnElement[Any], value: str, window: timedelta) -> Sequence[Any]:
             query = (
                 select(attempts.succeeded, attempts.at)
-                .where(column == value, attempts.at > now - window)
+                # Not those of a clock that was ahead: nobody knows how long ago they were.
+                .where(column == value, attempts.at > now - window, attempts.at <= now)
                 .order_by(attempts.id.desc())
                 .limit(COUNTED)
             )

@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from earshift.clinic.begin import Wanted, plan_test
 from earshift.clinic.devices import delivery_on, device_today
-from earshift.clinic.plan import open_exam
+from earshift.clinic.plan import stored_plan
 from earshift.devices.sound import Timing
 from earshift.web import models as m
 from earshift.web.here import Here
@@ -43,15 +43,15 @@ def begin_test(person: m.Id, new: m.NewTest, here: Here, user: Examiner) -> m.Te
     plans = plan_test(
         here.store, found.id, wanted, delivery=delivery, today=here.today, device_id=device_id
     )
-    visit = here.store.open_visit(
+    visit, exams = here.store.open_test(
         found.id,
+        [stored_plan(plan) for plan in plans],
         author=user.name,
         zone=here.settings.zone,
         mode=new.mode,
         device_id=device_id,
         checklist=new.checklist.model_dump(exclude_none=True),
     )
-    exams = [open_exam(here.store, visit, plan, author=user.name) for plan in plans]
     return m.Test(
         visit=here.store.handle("visits", visit.id),
         exams=[opened(here, *both, user.name) for both in zip(exams, plans, strict=True)],

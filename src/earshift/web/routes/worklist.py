@@ -13,7 +13,7 @@ from earshift.web import day_models as d
 from earshift.web import models as m
 from earshift.web import views
 from earshift.web.here import Clinic, Here
-from earshift.web.identity import Admin, Examiner
+from earshift.web.identity import Admin, Examiner, Reviewer
 
 router = APIRouter(prefix="/api")
 
@@ -117,7 +117,7 @@ def as_csv(name: str, columns: tuple[str, ...], rows: list[list[Any]]) -> Respon
 
 
 @router.post("/exams/{exam}/close")
-def close_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Admin) -> d.ClosingShown:
+def close_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Reviewer) -> d.ClosingShown:
     """Close a verdict: a reviewer's word that nothing more has to be done about it."""
     said = day.close_verdict(
         here.store, here.row("exams", exam), author=user.name, reason=why.reason
@@ -126,7 +126,7 @@ def close_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Admin) -> d
 
 
 @router.post("/exams/{exam}/reopen")
-def reopen_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Admin) -> d.ClosingShown:
+def reopen_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Reviewer) -> d.ClosingShown:
     """Take a closing back: the verdict calls again for what it called for before."""
     said = day.reopen_verdict(
         here.store, here.row("exams", exam), author=user.name, reason=why.reason

@@ -85,7 +85,9 @@ export function createActions(state) {
   async function change(name) {
     const known = CHANGES.find((each) => each === name);
     if (!known) return;
-    await post(at(`/api/exams/{exam}/${known}`, state.names), {});
+    // At the desk an undo names what it was decided at: pressed twice, it is done once.
+    const trial = known === "undo" && state.atDesk ? state.presentation?.trial : undefined;
+    await post(at(`/api/exams/{exam}/${known}`, state.names), trial ? { trial } : {});
     say(word("acted", name));
   }
 

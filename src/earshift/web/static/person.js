@@ -24,6 +24,7 @@ async function show() {
   fill(byId("history"), historyView(person.history, person.baselines));
   showExams(person.exams);
   showBaselines(person);
+  showReviews(await get(at("/api/people/{person}/reviews", names)));
   await showNotes(person.notes);
 }
 
@@ -186,6 +187,33 @@ onSubmit(formOf("baseline"), async (fields) => {
   say(t("person.baseline_saved", { ear: word("ear", ear) }));
   await show();
 });
+
+// Review, and what was done about shifts
+
+const FEW_REVIEWS = 5;
+
+/** @param {VisitReview[]} reviews */
+function showReviews(reviews) {
+  const worth = reviews.filter(
+    (one, n) => n < FEW_REVIEWS || one.findings.some((found) => found.decision === "changed"),
+  );
+  const lines = worth.map(({ visit, on, findings, signature, follow_ups }) => {
+    const signed = signature
+      ? t("person.review_signed", { name: signature.name, meaning: word("meaning", signature.meaning) })
+      : t("person.review_unsigned");
+    const done = follow_ups.map((one) =>
+      el("p", { class: "hint", dir: "auto" }, t("review.follow_done", {
+        what: word("follow_up", one.kind), day: one.done_on, by: one.done_by,
+      })),
+    );
+    const found = findings.map((one) =>
+      el("p", { class: one.decision === "changed" ? "caution" : "hint" }, one.sentences[0]),
+    );
+    const link = el("a", { href: `/visits/${visit}/review` }, t("person.review_of", { day: on }));
+    return el("li", {}, link, ", ", el("span", { dir: "auto" }, signed), found, done);
+  });
+  fill(byId("reviews"), lines.length ? lines : el("li", { class: "quiet" }, t("person.no_reviews")));
+}
 
 // Notes
 

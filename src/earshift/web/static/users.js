@@ -47,7 +47,7 @@ onSubmit(formOf("change"), async (fields) => {
 
 onSubmit(formOf("new"), async (fields) => {
   const name = typed(fields, "name");
-  const role = /** @type {"examiner" | "admin"} */ (typed(fields, "role"));
+  const role = /** @type {"examiner" | "reviewer" | "admin"} */ (typed(fields, "role"));
   await post("/api/users", { name, role, password: typed(fields, "password") });
   formOf("new").reset();
   say(t("users.added", { name }));

@@ -26,8 +26,9 @@ function nextStep(item) {
   if (item.exam && item.why === "unfinished") {
     return el("a", { class: "button", href: `/exams/${item.exam.id}` }, t("today.resume"));
   }
-  if (item.exam && item.why === "review") {
-    return el("a", { class: "button", href: `/exams/${item.exam.id}` }, t("work.look"));
+  if (item.exam && ["review", "letter"].includes(item.why)) {
+    const text = item.why === "review" ? t("work.review") : t("work.letter");
+    return el("a", { class: "button", href: `/visits/${item.exam.visit}/review` }, text);
   }
   const again = item.why === "due" || item.why === "retest";
   return el("a", { class: "button", href: `/people/${item.person.id}/test${again ? "?as=last" : ""}` },

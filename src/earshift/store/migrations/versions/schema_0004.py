@@ -27,6 +27,8 @@ LASTING = (
 def upgrade() -> None:
     for table in ERASABLE:
         _add_salts(table)
+    # How many trials an exam had when its state changed, whatever the clock said then.
+    op.add_column("exam_states", sa.Column("after_trial", sa.Integer))
     new_table("chain", *text("entries", "sha256"))
     append_only("chain")
     if not op.get_context().as_sql:

@@ -1,0 +1,190 @@
+"""Nothing is done twice or half: programs at the same time, and clocks that jump."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from test_store import AUDIOGRAM, BERLIN, a_person, a_trial
+
+from earshift.records import in_order
+from earshift.store import Store, StoreConflict, checks
+from earshift.store.accounts import Accounts, Throttled
+from earshift.store.accounts.sessions import LONGEST_WAIT
+from support.databases import prepare
+
+PLANNED = {"kind": "exam", "design": {"seed": 1}, "engine_version": "0.1"}
+NOON = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+
+
+def at_once(calls: int, call: Any) -> list[Any]:
+    """What each of several calls at the same time gave, or was refused with."""
+
+    def tried(_: int) -> Any:
+        try:
+            return call()
+        except StoreConflict as refusal:
+            return refusal
+
+    with ThreadPoolExecutor(calls) as pool:
+        return list(pool.map(tried, range(calls)))
+
+
+def a_test(store: Store, person_id: int, *ears: str) -> Any:
+    return store.open_test(
+        person_id,
+        [{"ear": ear, **PLANNED} for ear in ears],
+        author="mh",
+        zone=BERLIN,
+        mode="supervised",
+    )
+
+
+def test_of_tests_that_are_begun_at_once_one_is_opened(store: Store) -> None:
+    person = a_person(store)
+    found = at_once(4, lambda: a_test(store, person.id, "right", "left"))
+    refused = [one for one in found if isinstance(one, StoreConflict)]
+    assert [one.code for one in refused] == ["unfinished-exam"] * 3
+    assert len(store.exams(person.id)) == 2
+    assert len(store.visits(person.id)) == 1  # whoever was refused left no empty visit
+
+
+def test_a_test_opens_all_of_its_ears_or_none(store: Store) -> None:
+    person = a_person(store)
+    a_test(store, person.id, "left")
+    with pytest.raises(StoreConflict, match="of the left ear is not finished"):
+        a_test(store, person.id, "right", "left")
+    assert [one.ear for one in store.exams(person.id)] == ["left"]
+
+
+def test_of_exams_that_follow_at_once_one_is_opened(store: Store) -> None:
+    person = a_person(store)
+    visit, _ = a_test(store, person.id)
+    found = at_once(
+        4, lambda: store.open_exam(visit.id, author="mh", ear="right", alone=True, **PLANNED)
+    )
+    assert sum(isinstance(one, StoreConflict) for one in found) == 3
+    assert len(store.exams(person.id)) == 1
+
+
+def test_a_simulated_exam_does_not_stand_in_the_way_of_a_real_one(store: Store) -> None:
+    person = a_person(store)
+    given = {"author": "mh", "zone": BERLIN}
+    store.open_test(person.id, [{"ear": "right", **PLANNED}], mode="simulated", **given)
+    store.open_test(person.id, [{"ear": "right", **PLANNED}], mode="supervised", **given)
+    assert len(store.exams(person.id)) == 2
+
+
+def test_the_same_audiogram_is_not_stored_twice(store: Store) -> None:
+    person = a_person(store)
+    typed = {"ear": "right", "kind": "audiogram", "design": AUDIOGRAM, "engine_version": "0.1"}
+
+    def enter(**changed: Any) -> Any:
+        return store.open_test(
+            person.id, [{**typed, **changed}], author="mh", zone=BERLIN, mode="imported"
+        )
+
+    found = at_once(4, enter)
+    assert [one.code for one in found if isinstance(one, StoreConflict)] == ["known-audiogram"] * 3
+    enter(ear="left")
+    enter(measured_at=NOON)
+    assert len(store.exams(person.id)) == 3
+
+
+# Clocks
+
+
+class JumpingClock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(seconds=1)
+        return self.now
+
+
+HOURS = st.sampled_from([0, 0, -1, 1, -30, 30, -24 * 400, 24 * 400])
+
+
+@settings(
+    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(st.tuples(HOURS, st.sampled_from(["test", "trial", "break"])), max_size=8))
+def test_a_clock_that_jumps_changes_nothing_but_times(
+    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[int, str]]
+) -> None:
+    clock = JumpingClock()
+    with TemporaryDirectory() as folder, monkeypatch.context() as patched:
+        file = Path(folder) / "store.db"
+        prepare(file)
+        patched.setattr(checks, "now", clock)
+        with Store.open(file) as store:
+            person = a_person(store)
+            _, (exam,) = a_test(store, person.id, "right")
+            rows, trials, opened_after = [exam.id], 0, 0
+            for hours, step in steps:
+                clock.now += timedelta(hours=hours)
+                if step == "trial":
+                    a_trial(store, exam)
+                    trials += 1
+                elif step == "break":
+                    store.set_exam_state(exam.id, "paused", author="mh")
+                    store.set_exam_state(exam.id, "open", author="mh")
+                    opened_after = trials
+                else:
+                    store.set_exam_state(exam.id, "abandoned", author="mh")
+                    _, (exam,) = a_test(store, person.id, "right")
+                    rows.append(exam.id)
+                    trials = opened_after = 0
+                snapshot = store.snapshot(exam.id)
+                assert snapshot.opened_after == opened_after
+                assert [one.number for one in snapshot.trials] == list(range(1, trials + 1))
+            assert [one.id for one in store.exams(person.id)] == rows
+            assert store.check() == []
+
+
+def test_what_was_measured_elsewhere_stands_by_its_day_and_the_rest_by_its_rows() -> None:
+    first, second = date(2026, 3, 1), date(2026, 3, 5)
+    tests = {
+        1: (second, True),
+        2: (first, True),  # the clock was put back
+        3: (first, False),
+        4: (date(2026, 3, 9), False),
+        5: (date(2026, 3, 10), True),
+        6: (second, False),
+    }
+    ordered = in_order(tests, lambda row: (row, *tests[row]))
+    assert [row for _, row in ordered] == [3, 1, 2, 6, 4, 5]
+    assert {row: day for day, row in ordered}[2] == second
+
+
+@settings(
+    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(st.lists(HOURS, min_size=1, max_size=10))
+def test_throttling_waits_at_most_what_is_documented(jumps: list[int]) -> None:
+    clock = JumpingClock()
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "store.db"
+        prepare(file)
+        with Store.open(file) as store:
+            accounts = Accounts(store, clock)
+            for hours in jumps:
+                clock.now += timedelta(hours=hours)
+                wait = _guess(accounts)
+                assert wait <= LONGEST_WAIT.total_seconds()
+                clock.now += timedelta(seconds=wait + 1)
+                assert _guess(accounts) == 0
+
+
+def _guess(accounts: Accounts) -> int:
+    """The seconds to wait before the next guess; none if this one was let through."""
+    try:
+        accounts.sign_in("nobody", "wrong password here", "192.0.2.7")
+    except Throttled as refusal:
+        return refusal.retry_after
+    return 0
