@@ -98,6 +98,7 @@ class Exam(FieldExam):
         Refusal: for values that cannot be, and for combinations that make no sense.
 
     Examples:
+        >>> import earshift as es
         >>> from earshift.simulate.run import run
         >>> exam = run(es.Exam(seed=1, max_tones=20), es.Listener.of_class("mild", seed=2))
         >>> len(exam.thresholds([1000, 4000]))
