@@ -205,7 +205,7 @@ class ClinicalExam(Exam):
             raise Refusal("precision_db must be positive", got=precision_db)
         # What a field of these trials is fitted with, where a screen without a rule wants one.
         self.strategy, self.halton_tones, self.guess, self.lapse = "level_set", 0, 0.01, 0.02
-        self.prior, self._fields, self._parts = None, None, None
+        self.prior, self._fields, self._parts, self._rates = None, None, None, None
         self._unheard_elsewhere = own_ear_only(self.domain, other_ear, transducer)
         self.reference = reference
         frequencies = self.domain.smooth[0].values
