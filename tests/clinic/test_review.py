@@ -10,6 +10,7 @@ import pytest
 from test_worklist import both, full, lines, on, screen, taken, visit_on
 
 from earshift.clinic.findings import findings_of
+from earshift.clinic.programme import programme
 from earshift.clinic.review import (
     add_follow_up,
     add_room_noise,
@@ -340,6 +341,22 @@ def test_follow_ups_of_a_shift_are_kept_with_who_and_when(clinic: Store, worker:
             add_follow_up(clinic, visit, "training", author="mh", done_on=wrong, done_by="x")
     with pytest.raises(Refusal, match="the letter follows from the signature"):
         add_follow_up(clinic, visit, "letter", author="mh", done_on=day, done_by="x")
+
+
+def test_the_programme_counts_what_was_done(store: Store) -> None:
+    person = store.add_person(author="mh", code="A1", department="Press")
+    both(store, person, 0)
+    _, visit = shifted(store, person)
+    twin = store.add_person(author="mh", code="A2", department="Press")
+    done: dict[str, Any] = {"author": "mh", "done_by": "Ms W"}
+    for kind in ("protector", "training"):
+        add_follow_up(store, visit, kind, done_on=on(110), **done)
+    add_follow_up(store, visit, "training", done_on=on(110), done=False, **done)
+    (group,) = programme(store, on(100), on(120)).groups
+    assert (group.letters, group.protectors, group.trainings, group.referrals) == (0, 1, 0, 0)
+    store.merge_people(person.id, twin.id, author="mh", reason="hired twice")
+    assert programme(store, on(100), on(120)).everybody.protectors == 1
+    assert programme(store, on(111), on(120)).everybody.protectors == 0
 
 
 def test_a_word_on_work_needs_a_shift(clinic: Store, worker: Person) -> None:

@@ -190,7 +190,7 @@ def db_check(
                 "before was chained as it was found."
             )
         for note in report.notes:
-            typer.echo(f"Note: {note}.")
+            typer.echo(f"Note: {note}. `earshift db init` prints how to make a second one.")
     if problems:
         raise trouble(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {place}")
 

@@ -44,14 +44,16 @@ def report(
         if kind not in (".html", ".pdf"):
             raise Refusal("the name of a report must end in .html or .pdf", got=out.name)
         from earshift.clinic.review import report_bundle
+        from earshift.clinic.site import letterhead
         from earshift.report import write_html, write_pdf
 
+        site = letterhead(store)
         bundle = report_bundle(store, visit_id)
         if kind == ".html":
-            write_html(bundle, out)
+            write_html(bundle, out, site=site)
             warnings = []
         else:
-            warnings = write_pdf(bundle, out, paper, fonts=font or ())
+            warnings = write_pdf(bundle, out, paper, fonts=font or (), site=site)
     if as_json:
         show_json({"visit": visit_id, "report": str(out), "warnings": warnings})
         return

@@ -185,6 +185,7 @@ def programme(
 COLUMNS = (
     *("people", "due", "overdue", "tested", "audiograms"),
     *("confirmed", "confirmed_%", "low_%", "high_%", "not_confirmed", "waiting", "closed"),
+    *("letters", "protectors", "trainings", "referrals"),
 )
 
 
@@ -205,7 +206,8 @@ def _words(group: "Group") -> str:
         f"{group.people} at work, {group.due} due, {group.overdue} overdue; {group.tested} tested, "
         f"{group.audiograms} with a full audiogram; shifts: {group.confirmed} confirmed"
         f"{of_tested}, {group.not_confirmed} not confirmed, {group.waiting} waiting, "
-        f"{group.closed} closed"
+        f"{group.closed} closed; {group.letters} told in writing, {group.protectors} fitted with "
+        f"protectors, {group.trainings} trained, {group.referrals} referred"
     )
 
 
@@ -215,4 +217,5 @@ def _numbers(group: "Group") -> list[object]:
     return [
         *(group.people, group.due, group.overdue, group.tested, group.audiograms),
         *(group.confirmed, *per_cent, group.not_confirmed, group.waiting, group.closed),
+        *(group.letters, group.protectors, group.trainings, group.referrals),
     ]

@@ -16,6 +16,7 @@ from earshift.engine.refusal import Refusal
 if TYPE_CHECKING:
     from earshift.clinic.site import Settled
     from earshift.clinic.worklist import WorkItem
+    from earshift.store import Store
 
 ExamId = Annotated[int, typer.Argument(metavar="EXAM", min=1, help="Id of the exam.")]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV for a spreadsheet.")]
@@ -33,7 +34,7 @@ def worklist(
     job: Annotated[str | None, typer.Option(help="Only this job.")] = None,
     why: Annotated[
         str | None,
-        typer.Option(help="Only unfinished, audiogram, retest, review, first or due."),
+        typer.Option(help="Only unfinished, audiogram, retest, review, letter, first or due."),
     ] = None,
     overdue: Annotated[bool, typer.Option("--overdue", help="Only what is overdue.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="At most this many lines.")] = 50,
@@ -128,6 +129,13 @@ def write_csv(columns: tuple[str, ...], rows: list[list[object]]) -> None:
         writer.writerow([guard(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
+def reviewer_name(store: "Store", given: str | None) -> str:
+    """Who signs and closes: in a database with users, a reviewer or admin."""
+    from earshift.clinic.review import require_reviewer
+
+    return require_reviewer(store, author_name(given))
+
+
 verdicts = typer.Typer(
     help="A reviewer's word on verdicts that call for something.",
     epilog=EXIT_CODES,
@@ -149,7 +157,7 @@ def verdict_close(
     from earshift.clinic.worklist import close_verdict
 
     with opened(db) as store:
-        said = close_verdict(store, exam_id, author=author_name(author), reason=reason)
+        said = close_verdict(store, exam_id, author=reviewer_name(store, author), reason=reason)
     if as_json:
         show_json(asdict(said))
     else:
@@ -168,7 +176,7 @@ def verdict_reopen(
     from earshift.clinic.worklist import reopen_verdict
 
     with opened(db) as store:
-        said = reopen_verdict(store, exam_id, author=author_name(author), reason=reason)
+        said = reopen_verdict(store, exam_id, author=reviewer_name(store, author), reason=reason)
     if as_json:
         show_json(asdict(said))
     else:
@@ -206,13 +214,13 @@ def site_show(db: Database = None, as_json: AsJson = False) -> None:
 def _value(one: "Settled") -> str:
     if isinstance(one.value, bool):
         return "yes" if one.value else "no"
-    return f"{one.value} {one.setting.unit}"
+    return printable(f"{one.value} {one.setting.unit}".strip()) or "not given"
 
 
 @site.command("set", epilog=EXIT_CODES)
 def site_set(
     name: Annotated[str, typer.Argument(help="Name as in `earshift site show`.")],
-    value: Annotated[str, typer.Argument(help="A whole number, or yes or no.")],
+    value: Annotated[str, typer.Argument(help="A whole number, yes or no, or a text.")],
     reason: Reason,
     db: Database = None,
     author: Author = None,

@@ -86,7 +86,7 @@ def require_reviewer(store: Store, author: str) -> str:
         raise Conflict(
             "only a reviewer can do this",
             code="not-a-reviewer",
-            advice="give --author with the name of an active user whose role is reviewer or admin",
+            advice="an active user with the role reviewer or admin has to be the author",
             got=author,
         )
     return author

@@ -37,7 +37,7 @@ class Letter:
 
 
 def _long(day: date) -> str:
-    return f"{day.day} {day:%B %Y}"
+    return f"{day.day}\N{NO-BREAK SPACE}{day:%B}\N{NO-BREAK SPACE}{day.year}"
 
 
 def compose_letter(bundle: VisitBundle, site: Mapping[str, Any]) -> Letter:

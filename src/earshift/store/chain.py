@@ -61,8 +61,7 @@ class Seal:
         plain = links.isascii() and links.isdecimal() and len(sha256) == len(START)
         if not plain or set(sha256) - set("0123456789abcdef"):
             raise StoreError(
-                "a seal is the number of links, a hyphen and 64 hexadecimal digits, as "
-                "`earshift db seal` prints it",
+                "a seal is the number of links, a hyphen and 64 hexadecimal digits",
                 got=text,
             )
         return cls(int(links), sha256)

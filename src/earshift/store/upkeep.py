@@ -281,10 +281,7 @@ def _single_role(connection: Connection) -> list[str]:
     )
     if connection.execute(query).scalar_one():
         return []
-    return [
-        "one role owns and writes all tables, and could switch the triggers off; "
-        "`earshift db init` prints how to make a second one for `earshift serve`"
-    ]
+    return ["one role owns and writes all tables, and could switch their guards off"]
 
 
 def _sqlite_weakness(connection: Connection) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from earshift.web.models import Answer, Device, ExamSummary, Input, Person, Words
+from earshift.web.models import Answer, Device, ExamSummary, Input, Line, Person, Words
 
 ProgrammeBy = Literal["department", "job"]
 
@@ -37,10 +37,10 @@ class SiteSetting(Answer):
 
     name: str
     text: str
-    unit: str  # days, hours, or empty for yes or no
+    unit: str  # days, hours, or empty for yes or no and for text
     source: str
-    value: int | bool
-    default: int | bool
+    value: int | bool | str
+    default: int | bool | str
     lowest: int
     highest: int
     author: str | None  # nobody chose: as delivered
@@ -49,7 +49,11 @@ class SiteSetting(Answer):
 
 
 class NewSetting(Input):
-    value: Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=0, le=99_999)]
+    value: (
+        Annotated[bool, Field(strict=True)]
+        | Annotated[int, Field(strict=True, ge=0, le=99_999)]
+        | Line
+    )
     reason: Words
 
 
@@ -73,6 +77,10 @@ class ProgrammeGroup(Answer):
     not_confirmed: int
     waiting: int
     closed: int
+    letters: int  # people told in writing of a shift in the period
+    protectors: int  # fitted or refitted
+    trainings: int
+    referrals: int
     confirmed_share: tuple[float, float, float] | None  # of the tested, with a 95 % interval
 
 
