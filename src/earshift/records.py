@@ -267,6 +267,8 @@ class ExamSnapshot:
     """How many trials there were when it was begun, or resumed after a break."""
     of_visit: tuple[int, ...]
     """Ids of the visit's exams that have trials, this one among them, in the order they began."""
+    reason: str
+    """Why it is in the state it is in, as it was said then."""
     version: int
     """How many rows make up the exam. Rows are only added, so that every change shows."""
 

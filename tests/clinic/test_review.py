@@ -10,11 +10,12 @@ import pytest
 from test_worklist import both, full, lines, on, screen, taken, visit_on
 
 from earshift.clinic.findings import findings_of
+from earshift.clinic.programme import programme
 from earshift.clinic.review import (
     add_follow_up,
     add_room_noise,
     letter_of,
-    report_bundle,
+    report_of,
     require_reviewer,
     review_of,
     reviews_of,
@@ -63,6 +64,11 @@ def shifted(store: Store, person: Person, level: float = 35.0) -> tuple[int, int
 
 def text_of(html: str) -> str:
     return " ".join(" ".join(Document(html).texts).split())
+
+
+def report_page(store: Store, visit_id: int) -> str:
+    bundle, site = report_of(store, visit_id)
+    return text_of(render_html(bundle, site=site))
 
 
 # What the rules say
@@ -179,13 +185,16 @@ def test_what_was_not_heard_is_at_least(clinic: Store, worker: Person) -> None:
 
 def test_a_signed_report_is_made_from_what_was_signed(clinic: Store, worker: Person) -> None:
     _, visit = shifted(clinic, worker)
+    change_setting(clinic, "site_name", "Mill Clinic", author="kp", reason="ours")
     review = review_of(clinic, visit)
     assert (review.signed, review.signatures, review.obstacle) == (None, (), "")
     signature = sign(clinic, visit, seen=review.seen, **SIGNER)
+    change_setting(clinic, "site_name", "Hill Clinic", author="kp", reason="moved")
     clinic.correct_person(worker.id, author="mh", reason="married", name="Ann Young")
     clinic.add_note(worker.id, author="mh", text="written later", visit_id=visit)
-    page = text_of(render_html(report_bundle(clinic, visit)))
+    page = report_page(clinic, visit)
     assert "Ann Öz" in page
+    assert "Mill Clinic" in page
     assert "Ann Young" not in page
     assert "written later" not in page
     assert "Electronically signed by Dr K. Park, reviewed, on " in page
@@ -196,7 +205,7 @@ def test_a_signed_report_is_made_from_what_was_signed(clinic: Store, worker: Per
     amended = sign(
         clinic, visit, amends=signature.id, reason="new name", **{**SIGNER, "meaning": "approved"}
     )
-    page = text_of(render_html(report_bundle(clinic, visit)))
+    page = report_page(clinic, visit)
     assert "Ann Young" in page
     assert "This amends the signature of Dr K. Park" in page
     assert review_of(clinic, visit).signatures == (signature, amended)
@@ -251,7 +260,7 @@ def test_an_erased_person_leaves_signature_and_hash(clinic: Store, worker: Perso
     clinic.erase_person(worker.id, author="mh", reason="asked")
     review = review_of(clinic, visit)
     assert (review.signed, review.signatures) == (None, (signature,))
-    page = text_of(render_html(report_bundle(clinic, visit)))
+    page = report_page(clinic, visit)
     assert signature.sha256 in page
     assert "What was signed was erased with the person" in page
     assert "Ann" not in page
@@ -342,6 +351,22 @@ def test_follow_ups_of_a_shift_are_kept_with_who_and_when(clinic: Store, worker:
         add_follow_up(clinic, visit, "letter", author="mh", done_on=day, done_by="x")
 
 
+def test_the_programme_counts_what_was_done(store: Store) -> None:
+    person = store.add_person(author="mh", code="A1", department="Press")
+    both(store, person, 0)
+    _, visit = shifted(store, person)
+    twin = store.add_person(author="mh", code="A2", department="Press")
+    done: dict[str, Any] = {"author": "mh", "done_by": "Ms W"}
+    for kind in ("protector", "training"):
+        add_follow_up(store, visit, kind, done_on=on(110), **done)
+    add_follow_up(store, visit, "training", done_on=on(110), done=False, **done)
+    (group,) = programme(store, on(100), on(120)).groups
+    assert (group.letters, group.protectors, group.trainings, group.referrals) == (0, 1, 0, 0)
+    store.merge_people(person.id, twin.id, author="mh", reason="hired twice")
+    assert programme(store, on(100), on(120)).everybody.protectors == 1
+    assert programme(store, on(111), on(120)).everybody.protectors == 0
+
+
 def test_a_word_on_work_needs_a_shift(clinic: Store, worker: Person) -> None:
     exam = full(clinic, worker, 100, "right", 12.0)
     with pytest.raises(Refusal, match="no full audiogram with a standard threshold shift"):
@@ -398,6 +423,6 @@ def test_wrong_room_noise_is_refused(clinic: Store, levels: dict[str, Any], said
 def test_room_noise_is_on_the_report(clinic: Store, worker: Person) -> None:
     _, visit = shifted(clinic, worker)
     add_room_noise(clinic, QUIET, author="mh", measured_on=on(99), zone=ZONE, room="booth 1")
-    page = text_of(render_html(report_bundle(clinic, visit)))
+    page = report_page(clinic, visit)
     assert "Room noise measured on 2020-04-14, booth 1: 500 Hz 30 dB" in page
     assert "no limit known for unknown earphones" in page

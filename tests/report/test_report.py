@@ -33,7 +33,9 @@ from support.report_text import Document, page_of
 def test_a_screen_is_shown_as_it_was_stored(changed: ExamBundle) -> None:
     text = page_of(changed)
     shown = changed.results[0].shown
-    assert shown["words"] in text
+    assert shown["sentence"].startswith("Right ear: average at 2-4 kHz is ")
+    assert f"\nChanged\n{shown['sentence']}\n" in text  # first of all, and by itself
+    assert shown["words"].removeprefix(shown["sentence"]).strip() in text
     rule = shown["rule"]
     meaning = rule["text"].removeprefix("standard threshold shift: ")
     assert f"OSHA standard threshold shift: {meaning} ({rule['source']})" in text
@@ -58,7 +60,7 @@ def test_a_screen_is_shown_as_it_was_stored(changed: ExamBundle) -> None:
         "tones.",
         "Effective sample size behind these numbers: ",
         "; attentive at the last tone: ",
-        "cap_db_hl 90.0",
+        "Tones could not be louder than 90 dB HL.",
         "Screening result, not a diagnostic audiogram.",
         "Not an audiogram under 29 CFR 1910.95(h).",
         "Sudden or one-sided hearing loss, pain, discharge or dizziness: see a doctor today, "
@@ -78,12 +80,13 @@ def test_numbers_come_from_the_row_and_not_from_the_method(changed: ExamBundle) 
         reference_thresholds=[threshold | {"level_db_hl": 33.0}],
         words="Seen by nobody.",
         tones=99,
+        tested_hz=[750.0],
     )
     lines = page_of(absurd).split("\n")
     assert "Seen by nobody." in lines
     table = lines[lines.index("Shift (dB)") + 1 :]
     assert table[:4] == ["◆ 750", "33 (−9 to 6)", "0 (−9 to 6)", "+77 (−4 to +88)"]
-    assert table[4] == ENGLISH.evidence_key  # and no other row
+    assert table[4:6] == [ENGLISH.tested_key, ENGLISH.apart_key]  # and no other row
     assert {"12.3%", "99 answered"} <= set(lines)
 
 
@@ -161,7 +164,7 @@ def test_every_decision_in_plain_words(changed: ExamBundle, decision: str, words
     html = render_html(visit_of(with_verdict(changed, decision=decision)))
     document = Document(html)
     assert words in document.texts
-    alarming = any(each.get("class") == "verdict alarming" for each in document.all("p"))
+    alarming = any(each.get("class") == "verdict alarming" for each in document.all("div"))
     assert alarming == (decision == "changed")
 
 
@@ -182,10 +185,9 @@ def test_what_is_not_determinable_has_no_probability(changed: ExamBundle) -> Non
         changed,
         decision="not determinable",
         p_changed=0.0,
-        evidence_hz=[3000.0, 4000.0],
         not_determinable_hz=[4000.0],
     )
-    lines = page_of(unsaid).split("\n")
+    lines = page_of(with_shown(unsaid, tested_hz=[3000.0])).split("\n")
     assert lines[lines.index("P(rule met)") + 1] == "Not determinable"
     assert {"◆ 3000", "‡ 4000"} <= set(lines)
 
@@ -249,18 +251,20 @@ def test_marks_of_the_table_have_a_key(changed: ExamBundle) -> None:
         {"frequency_hz": 500.0, "shift_db": 1.0, "low_db": 0.0, "high_db": 2.0, "censored": False},
         {"frequency_hz": 1000.0, "shift_db": 9.0, "low_db": 1.0, "high_db": 20.0, "censored": True},
     ]
-    marked = with_verdict(changed, shifts=shifts, evidence_hz=[500.0], not_determinable_hz=[1000.0])
-    lines = page_of(with_shown(marked, thresholds=[], reference_thresholds=[])).split("\n")
+    marked = with_verdict(changed, shifts=shifts, not_determinable_hz=[1000.0])
+    nothing = {"thresholds": [], "reference_thresholds": []}
+    lines = page_of(with_shown(marked, tested_hz=[500.0], **nothing)).split("\n")
     assert "◆ 500" in lines
     assert "+1 (0 to +2)" in lines
     assert "‡ 1000" in lines
     assert "† +9 (+1 to +20)" in lines
-    for key in (ENGLISH.evidence_key, ENGLISH.undetermined_key, ENGLISH.censored_key):
+    for key in (ENGLISH.tested_key, ENGLISH.undetermined_key, ENGLISH.censored_key):
         assert key in lines
-    plain = with_verdict(changed, shifts=shifts[:1], evidence_hz=[], not_determinable_hz=[])
-    text = page_of(plain)
-    for mark in "◆‡†":
-        assert mark not in text
+    plain = with_verdict(changed, shifts=shifts[:1], not_determinable_hz=[])
+    lines = page_of(with_shown(plain, tested_hz=[8000.0], **nothing)).split("\n")
+    assert "500" in lines
+    for key in (ENGLISH.tested_key, ENGLISH.undetermined_key, ENGLISH.censored_key):
+        assert key not in lines
 
 
 def test_a_full_exam_shows_model_estimates(full: ExamBundle) -> None:
@@ -291,7 +295,7 @@ def test_a_full_exam_shows_model_estimates(full: ExamBundle) -> None:
 def test_a_threshold_outside_the_levels_is_a_bound(
     full: ExamBundle, row: dict[str, Any], text: str
 ) -> None:
-    shown = with_shown(full, thresholds=[{"frequency_hz": 2000.0, **row}])
+    shown = with_shown(full, thresholds=[{"frequency_hz": 2000.0, **row}], tested_hz=[1000.0])
     lines = page_of(shown).split("\n")
     assert lines[lines.index("Threshold") + 1 :][:2] == ["2000", text]
 
@@ -389,8 +393,11 @@ def test_a_second_exam_of_an_ear_is_a_second_round(
     assert [[s.ear for s in sections] for sections in rounds] == [["right", "left"]] * 2
     assert [[s.headline for s in sections] for sections in rounds] == [
         ["Changed", "Unchanged"],
-        ["Changed", "Not tested"],
+        ["Changed", "No further test"],
     ]
+    # The visit does know something of that ear: it is above.
+    assert rounds[1][1].words == ENGLISH.another_result_means
+    assert ENGLISH.not_tested_means not in page_of(changed, unchanged, niosh)
 
 
 def test_an_imported_audiogram_is_no_result_of_ours(imported: VisitBundle) -> None:

@@ -8,10 +8,11 @@ import pytest
 from fontTools.ttLib import TTFont
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pypdf import PdfReader
 
 from earshift import report
 from earshift.records import ExamBundle, Note
-from earshift.report import ENGLISH, render_html, write_html, write_pdf
+from earshift.report import ENGLISH, Letterhead, render_html, write_html, write_pdf
 from earshift.report.page import compose
 from support.report_bundles import (
     DEVICE,
@@ -29,27 +30,59 @@ POINTS = {"a4": (595.28, 841.89), "letter": (612.0, 792.0)}
 
 
 @pytest.mark.parametrize("paper", ["a4", "letter"])
-def test_the_pdf_says_all_on_one_page(
+def test_the_pdf_says_all_on_one_page_and_how_it_was_worked_out_on_another(
     tmp_path: Path, niosh: ExamBundle, full: ExamBundle, paper: str
 ) -> None:
     taken_back = replace(niosh.trials[0], id=9000, voided_at=START)
     crowded = replace(niosh, trials=(*niosh.trials, taken_back))
     bundle = visit_of(crowded, full, calibration=None, visit=replace(VISIT, mode="self"))
     reader, text = pdf_of(tmp_path / "visit.pdf", bundle, paper)
-    assert len(reader.pages) == 1
+    first, second = (squeezed(page.extract_text()) for page in reader.pages)
+    page = compose(bundle, ENGLISH)
+    for label in page.sign_here:  # letter is short, and this page is crowded
+        assert squeezed(label) in (first if paper == "a4" else first + second)
+    assert squeezed(page.appendix_heading) not in first
+    assert squeezed(page.appendix_heading) in second
+    for on_every_page in (page.legend, *page.sentences):
+        assert squeezed(on_every_page) in first
+        assert squeezed(on_every_page) in second
     assert (reader.pages[0].mediabox.width, reader.pages[0].mediabox.height) == pytest.approx(
         POINTS[paper], abs=0.01
     )
-    page = compose(bundle, ENGLISH)
     unseen = {page.language, page.title, page.continued, page.notes_heading, "right", "left"}
     for section in page.rounds[0]:
         assert section.picture is not None
         unseen |= {section.picture.title, section.picture.description}
         unseen |= set(strings(section.picture.marks)) - {"1000", "dB HL", "frequency (Hz)"}
+        if section.shifts is not None:
+            unseen |= {section.shifts.title, section.shifts.description}
+            unseen |= set(strings(section.shifts.marks)) - {ENGLISH.shift_axis}
     for said in strings(page):
         if said not in unseen:
             assert squeezed(said) in text, said
-    assert "page1of1" in text
+    assert "page1of2" in text
+
+
+def test_the_file_is_fit_for_an_archive(tmp_path: Path, changed: ExamBundle) -> None:
+    """PDF/A-3u says so of itself, brings its colours and fonts, and has no other description."""
+    reader, _ = pdf_of(tmp_path / "visit.pdf", visit_of(changed))
+    root = reader.trailer["/Root"]
+    said = root["/Metadata"].get_data().decode()
+    assert "<pdfaid:part>3</pdfaid:part><pdfaid:conformance>U</pdfaid:conformance>" in said
+    assert "Hearing report, visit 42" in said
+    assert root["/OutputIntents"][0]["/S"] == "/GTS_PDFA1"
+    assert "/Info" not in reader.trailer
+    assert "/ID" in reader.trailer
+
+
+def test_the_site_stands_at_the_head(tmp_path: Path, changed: ExamBundle) -> None:
+    site = Letterhead("Example Works", "Mill Road 3")
+    path = tmp_path / "visit.pdf"
+    write_pdf(visit_of(changed), path, site=site)
+    text = squeezed(PdfReader(path).pages[0].extract_text())
+    assert "ExampleWorksMillRoad3Hearingreport" in text
+    assert "Mill Road 3" in render_html(visit_of(changed), site=site)
+    assert 'class="site"' not in render_html(visit_of(changed))
 
 
 def test_paper_is_a4_or_letter(tmp_path: Path) -> None:
@@ -87,7 +120,7 @@ def test_a_second_round_begins_a_page(
 ) -> None:
     bundle = visit_of(changed, unchanged, niosh, visit=replace(VISIT, mode="simulated"))
     reader, _ = pdf_of(tmp_path / "visit.pdf", bundle)
-    first, second = (squeezed(page.extract_text()) for page in reader.pages)
+    first, second, _ = (squeezed(page.extract_text()) for page in reader.pages)
     assert "OSHAstandardthresholdshift:" in first
     assert "NIOSHsignificantthresholdshift:" not in first
     assert "NIOSHsignificantthresholdshift:" in second

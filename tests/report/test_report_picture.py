@@ -5,7 +5,18 @@ from typing import Any
 import pytest
 
 from earshift.report import ENGLISH, audiogram
-from earshift.report.audiogram import Circle, Fill, Played, Reading, Stroke, draw
+from earshift.report.audiogram import (
+    COLOURS,
+    INK,
+    Circle,
+    Fill,
+    Label,
+    Played,
+    Reading,
+    Stroke,
+    draw,
+)
+from earshift.report.shifts import shift_drawing
 
 # The picture -------------------------------------------------------------------------------------
 
@@ -111,3 +122,66 @@ def test_colours_are_legible_in_grey() -> None:
         assert contrast(colour, audiogram.BANDS[ear]) > 4.5
         assert contrast(audiogram.GREY, audiogram.BANDS[ear]) > 3
         assert contrast(colour, audiogram.GREY) > 1.25  # and the reference is dashed
+
+
+# Shifts -----------------------------------------------------------------------------------------
+
+
+def test_what_was_not_tested_has_no_symbol() -> None:
+    tested, inferred = Reading(1000.0, 20.0), Reading(2000.0, 30.0, tested=False)
+    marks = draw("right", [tested, inferred], [], [], ENGLISH, "dB HL", "").marks
+    assert [mark for mark in marks if isinstance(mark, Circle)] == [
+        mark for mark in draw("right", [tested], [], [], ENGLISH, "dB HL", "").marks
+        if isinstance(mark, Circle)
+    ]  # fmt: skip
+    assert any(isinstance(mark, Stroke) and mark.colour == COLOURS["right"] for mark in marks)
+
+
+def test_repeated_tones_stand_side_by_side() -> None:
+    tones = [Played(1000.0, 30.0, True)] * 2 + [Played(1000.0, 30.0, False)]
+    marks = draw("left", [], [], tones, ENGLISH, "dB HL", "").marks
+    heard = [mark for mark in marks if isinstance(mark, Fill) and mark.colour == INK]
+    assert len({mark.points for mark in heard}) == 2
+
+
+def test_shifts_are_bars_with_the_rules_line_and_diamonds_where_tones_were_given() -> None:
+    row = {"shift_db": 20.0, "low_db": 8.0, "high_db": 33.0}
+    verdict = {
+        "shifts": [{"frequency_hz": f, **row} for f in (1000.0, 2000.0, 4000.0)],
+        "amount": {"what": "mean", "frequencies_hz": [2000.0, 4000.0], "low_db": 10.0,
+                   "middle_db": 20.0, "high_db": 30.0, "unit": ""},
+    }  # fmt: skip
+    rule = {"criteria": [{"frequencies_hz": [2000.0, 4000.0], "at_least_db": 10.0}]}
+    drawing = shift_drawing("left", verdict, rule, [2000.0], ENGLISH)
+    assert drawing is not None
+    names = [mark.text for mark in drawing.marks if isinstance(mark, Label)]
+    assert {"average", "1000", "2000", "4000", "rule: 10 dB"} <= set(names)
+    diamonds = [mark for mark in drawing.marks if isinstance(mark, Fill)]
+    assert [mark.colour for mark in diamonds] == [COLOURS["left"]]
+    dashed = [mark for mark in drawing.marks if isinstance(mark, Stroke) and mark.dashed]
+    assert len(dashed) == 3  # over the average and over both frequencies of the rule
+    assert drawing.description == (
+        "95% intervals of the shift in dB: average +10 to +30, 1000 +8 to +33, 2000 +8 to +33, "
+        "4000 +8 to +33."
+    )
+
+
+def test_an_improvement_lies_on_the_other_side_and_a_limit_on_levels_has_no_line() -> None:
+    row = {"frequency_hz": 2000.0, "shift_db": -20.0, "low_db": -33.0, "high_db": -8.0}
+    better = {"criteria": [{"frequencies_hz": [2000.0], "at_least_db": 10.0}], "better": True}
+    up = shift_drawing("left", {"shifts": [row]}, better, [], ENGLISH)
+    limit = shift_drawing("left", {"shifts": [row]}, {**better, "kind": "thresholds"}, [], ENGLISH)
+    assert up is not None
+    assert limit is not None
+    zero = next(m.at[1] for m in up.marks if isinstance(m, Label) and m.text == "0")
+    (line,) = [mark for mark in up.marks if isinstance(mark, Stroke) and mark.dashed]
+    assert line.points[0][1] < zero
+    assert not [mark for mark in limit.marks if isinstance(mark, Stroke) and mark.dashed]
+
+
+def test_without_shifts_there_is_no_picture_of_them() -> None:
+    amount = {"what": "dip", "frequencies_hz": [2000.0, 8000.0], "low_db": 1.0, "middle_db": 2.0,
+              "high_db": 3.0, "unit": ""}  # fmt: skip
+    assert shift_drawing("right", {"shifts": [], "amount": amount}, {}, [], ENGLISH) is None
+    broken = {"shifts": [{"frequency_hz": 1000.0, "shift_db": "x"}], "amount": "nonsense"}
+    assert shift_drawing("right", broken, {}, [], ENGLISH) is None

@@ -81,12 +81,13 @@ class FakeExam:
     problem: str | None = None  # what has to be mended before it goes on
     released: list[dict[str, str]] | None = None
     ready: bool = False
+    held: bool = False  # by the examiner
     answered: int = 0
     said: list[tuple[str, Any]] = field(default_factory=list)
 
     def play(self) -> dict[str, Any]:
         over = self.answered >= len(self.presentations)
-        state = "over" if over else "play" if self.ready else "check"
+        state = "over" if over else "play" if self.ready else "held" if self.held else "check"
         shown = None
         if state == "play":
             shown = {**self.presentations[self.answered], "trial": self.answered + 1}

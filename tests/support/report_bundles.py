@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import earshift as es
-from earshift.clinic.view import reference_thresholds
+from earshift.clinic.view import reference_thresholds, tested_frequencies
 from earshift.records import (
     Calibration,
     Device,
@@ -41,7 +41,7 @@ def answer(procedure: es.Exam | es.Screen, listener: es.Listener, catches: Seque
     run(procedure, listener)
 
 
-def shown_by(procedure: es.Exam | es.Screen) -> dict[str, Any]:
+def shown_by(procedure: es.Exam | es.Screen, ear: str) -> dict[str, Any]:
     """What a result stores, as JSON gives it back."""
     shown: dict[str, Any] = {
         "verdict": None,
@@ -50,12 +50,14 @@ def shown_by(procedure: es.Exam | es.Screen) -> dict[str, Any]:
         "thresholds": [asdict(t) for t in procedure.thresholds()],
         "reference_thresholds": [],
         "tones": len(procedure.trials),
+        "tested_hz": tested_frequencies(procedure.trials),
     }
     if isinstance(procedure, es.Screen):
         verdict = procedure.verdict()
         shown |= {
             "verdict": verdict.to_dict(),
-            "words": str(verdict),
+            "sentence": verdict.sentence(ear, "2024"),
+            "words": verdict.said(ear, "2024"),
             "rule": None if procedure.rule is None else procedure.rule.to_dict(),
             "reference_thresholds": [asdict(t) for t in reference_thresholds(procedure)],
         }
@@ -92,7 +94,7 @@ def stored(
     ]  # fmt: skip
     digest = hashlib.sha256(repr(trials).encode()).hexdigest()
     result = ResultRecord(
-        500 + number, number, at, "jk", shown_by(procedure), design, es.__version__, digest
+        500 + number, number, at, "jk", shown_by(procedure, ear), design, es.__version__, digest
     )
     return ExamBundle(exam, tuple(trials), (result,), reference)
 

@@ -34,12 +34,13 @@ NO_NGINX = "nginx group left out: no nginx in PATH or /usr/sbin (Debian: nginx p
 
 
 def with_users(db: str) -> None:
-    """An admin and an examiner in a new database."""
+    """An admin, a reviewer and an examiner in a new database."""
     prepare(db)
     with Store.open(db) as store:
         accounts = Accounts(store)
         accounts.add_user("ada", PASSWORD, role="admin", author="test")
         accounts.add_user("bob", PASSWORD, role="examiner", author="test")
+        accounts.add_user("rea", PASSWORD, role="reviewer", author="test")
 
 
 @contextmanager

@@ -1,12 +1,16 @@
 """The clinic's and the listener's routes, on a real app over a real database."""
 
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import segno
 from sqlalchemy import Connection, event
 
 from earshift.clinic.session import Session
@@ -371,6 +375,24 @@ def test_a_comparison_across_unknown_devices_is_said_before_with_its_remedy(desk
     answer_to_the_end(desk, exam["id"])
     said = desk.get(f"/people/{person}/comparison?device={good}")
     assert list(said) == [typed]  # the exam on this device is known well enough
+
+
+def test_visits_are_exported_as_on_the_command_line(desk: Desk, app_store: Store) -> None:
+    person = desk.person(name="Exported")
+    desk.reference(person)
+    desk.get("/export?first=2001-01-01&last=2001-02-01", 422)
+    desk.get("/export?first=2026-02-01&last=2026-01-01", 422)
+    desk.get("/export?format=bids&identity=true", 422)
+    number = app_store.behind("people", person)
+    app_store.open_visit(number, author="mh", zone=ZONE, mode="simulated")
+    told = desk.get("/export?identity=true&first=2025-05-05&last=2025-05-05")
+    with zipfile.ZipFile(io.BytesIO(told.content)) as archive:
+        tables = {Path(name).name: archive.read(name).decode() for name in archive.namelist()}
+    assert "Exported" in tables["verdicts.csv"] + tables["thresholds.csv"]
+    assert "simulated" not in "".join(tables.values())
+    assert desk.get("/export?format=fhir")["resourceType"] == "Bundle"
+    lines = [one.action for one in app_store.audit(limit=100)]
+    assert "export" in lines
 
 
 # A supervised screen ----------------------------------------------------------------------------
@@ -740,6 +762,68 @@ def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
     assert shown["released"] is None
     assert "Canary" not in str(shown)
     assert "4711" not in str(shown)
+
+
+def test_a_pause_by_the_examiner_is_the_examiners_to_end(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, test = desk.listening(person, device=device)
+    exam = f"/exams/{test['exams'][0]['id']}"
+    listener.ready()
+    paused = desk.post(f"{exam}/pause", {"reason": "fire drill"})
+    assert paused["held"] == "paused by the examiner: fire drill"
+    assert "resume" in paused["can"]
+    assert listener.call()["state"] == "held"
+    assert listener.ready()["state"] == "held"
+    assert desk.get(exam)["state"] == "paused"
+    let_go = desk.post(f"{exam}/resume")
+    assert (let_go["held"], let_go["state"]) == (None, "paused")
+    assert "resume" not in let_go["can"]
+    assert listener.call()["state"] == "check"
+    assert listener.ready()["state"] == "play"
+
+
+def test_a_listener_who_presses_nothing_is_paused_and_the_examiner_told(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, test = desk.listening(person, device=device, practice=False)
+    exam = f"/exams/{test['exams'][0]['id']}"
+    for _ in range(2):  # once more after the examiner has looked
+        play = listener.ready()
+        answered = 0
+        while play["state"] == "play":
+            body = {"trial": play["presentation"]["trial"], "heard": False}
+            play, answered = listener.call("/answer", body), answered + 1
+        assert play["state"] == "held"
+        assert answered >= 5
+        told = desk.get(exam)
+        assert told["held"].startswith("the listener did not press at all")
+        desk.post(f"{exam}/resume")
+    # Who presses now and then is there.
+    play = listener.ready()
+    for number in range(12):
+        body = {"trial": play["presentation"]["trial"], "heard": number % 4 == 3}
+        play = listener.call("/answer", body)
+        if play["state"] != "play":
+            break
+    assert play["state"] != "held"
+
+
+def test_a_link_is_also_a_picture_to_scan(desk: Desk) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    test = desk.test(person, answered_by="listener", device=device)
+    link = desk.post(f"/visits/{test['visit']}/link", status=201)
+    rows = link["qr"]
+    assert all(len(row) == len(rows) and set(row) <= {"0", "1"} for row in rows)
+    same = segno.make_qr(f"{ORIGIN}{link['url']}", error="m").matrix
+    assert [[int(one) for one in row] for row in rows] == [[int(one) for one in r] for r in same]
 
 
 def test_a_link_opens_nothing_but_its_own_exam(desk: Desk) -> None:

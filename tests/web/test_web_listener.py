@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, Route
+from playwright.sync_api import Browser, Page, Route, expect
 
 from earshift.records import ExamRecord
 from earshift.web import views
@@ -218,6 +218,20 @@ def test_an_exam_that_the_examiner_pauses_is_checked_again(room: Room) -> None:
     listener.at("over")
     assert exam.told("stop") == []
     assert [answer["trial"] for answer in exam.told("answer")] == [1, 1, 2]
+
+
+def test_a_pause_by_the_examiner_waits_for_the_examiner(room: Room) -> None:
+    exam = FakeExam([tone(), tone()], timing=LONG_WINDOW)
+    listener = room(exam)
+    listener.set_up()
+    exam.ready, exam.held = False, True
+    listener.at("held")
+    assert "Paused by your examiner" in listener.page.inner_text("#held")
+    assert listener.page.locator("#held button").count() == 0
+    exam.held = False
+    listener.at("sides")
+    listener.check_again()
+    listener.at("over")
 
 
 # Set-up -------------------------------------------------------------------------------------------
@@ -667,8 +681,7 @@ def test_the_end_shows_a_verdict_only_when_it_was_released(room: Room) -> None:
     listener.at("over")
     assert "Your examiner will tell you the result" in listener.page.inner_text("#over")
     exam.released = [released_verdict()]
-    listener.page.reload()
-    listener.at("over")
+    expect(listener.page.locator("#released")).to_be_visible(timeout=10_000)  # by itself
     text = listener.page.inner_text("#over")
     assert "Your right ear hears as before" in text
     assert "About 1 in 300 such ears is called wrongly." in text

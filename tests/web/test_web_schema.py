@@ -18,7 +18,17 @@ import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.generation import GenerationMode
-from test_web_security import ADMIN, CALLERS, CANARY, EVERYBODY, EXAMINER, LISTENER, NOBODY
+from test_web_security import (
+    ADMIN,
+    CALLERS,
+    CANARY,
+    EVERYBODY,
+    EXAMINER,
+    LISTENER,
+    NOBODY,
+    REVIEWER,
+    USERS,
+)
 
 from earshift.store.accounts import csrf_token
 from earshift.web.settings import Settings
@@ -160,6 +170,30 @@ class World:
             assert told.is_success, told.text
         return test["visit"], link
 
+    def shifted(self, *, signed: bool = False) -> dict[str, Any]:
+        """An audiogram with a standard threshold shift, whose visit a reviewer has signed."""
+        person = self.post("people", code=f"P{self.number()}")["id"]
+        for year, worse in (("2024", 0), ("2025", 20)):
+            levels = {hertz: level + worse for hertz, level in THRESHOLDS.items()}
+            exam: dict[str, Any] = self.post(
+                f"people/{person}/audiograms",
+                ear="right",
+                thresholds=levels,
+                measured_on=f"{year}-03-01",
+            )
+        if signed:
+            self.post(f"visits/{exam['visit']}/sign", by="rea", **self.signature(exam["visit"]))
+        return exam
+
+    def signature(self, visit: str) -> dict[str, Any]:
+        """What somebody sends who has just read the visit."""
+        return {"name": "Dr R", "meaning": "reviewed", "seen": self.review(visit)["seen"]}
+
+    def review(self, visit: str) -> dict[str, Any]:
+        told = self.request("GET", f"/api/visits/{visit}/review", {}, None, self._headers)
+        shown: dict[str, Any] = told.json()
+        return shown
+
     def new_user(self) -> str:
         name = f"user{self.number()}"
         self.app.state.accounts.add_user(name, PASSWORD, role="examiner", author="test")
@@ -198,6 +232,21 @@ def _merged(world: World, _: str) -> Right:
 
 def _reported(world: World, _: str) -> Right:
     return Right({"visit_id": world.screened["visit"]})
+
+
+def _to_sign(world: World, _: str) -> Right:
+    visit = world.shifted()["visit"]
+    return Right({"visit_id": visit}, json=world.signature(visit))
+
+
+def _followed(world: World, _: str) -> Right:
+    visit = world.shifted()["visit"]
+    done = {"kind": "training", "done_on": world.review(visit)["on"], "done_by": "Ms W"}
+    return Right({"visit_id": visit}, json=done)
+
+
+def _to_tell(world: World, _: str) -> Right:
+    return Right({"visit_id": world.shifted(signed=True)["visit"]})
 
 
 # The right request of each route that is more than its path. The second argument is who calls.
@@ -240,7 +289,21 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
         {"exam": w.new_screen()["exams"][0]["id"]}, json={"reason": "test"}
     ),
     "POST /api/exams/{exam}/reopen": _closed,
+    "GET /api/visits/{visit_id}/review": _reported,
+    "GET /api/people/{person}/reviews": lambda w, _: Right({"person": w.person}),
+    "POST /api/visits/{visit_id}/sign": _to_sign,
+    "POST /api/exams/{exam}/work-related": lambda w, _: Right(
+        {"exam": w.shifted()["id"]}, json={"related": True, "name": "Dr R", "reason": "test"}
+    ),
+    "POST /api/visits/{visit_id}/follow-ups": _followed,
+    "GET /api/visits/{visit_id}/letter.html": _to_tell,
+    "GET /api/visits/{visit_id}/letter.pdf": _to_tell,
+    "POST /api/rooms/noise": lambda w, _: Right(
+        json={"measured_on": "2026-01-02", "levels": {"500": 30}}
+    ),
     "POST /api/imports": lambda w, _: Right(content=CSV % w.number()),
+    "GET /api/booths/live": lambda w, _: Right(),
+    "GET /api/export": lambda w, _: Right(),
     "POST /api/imports/columns": lambda w, _: Right(content=CSV % w.number()),
     "POST /api/imports/roster": lambda w, _: Right(content=b"code\nroster-%d\n" % w.number()),
     "POST /api/devices/{device}/default": lambda w, _: Right({"device": w.device}, json={}),
@@ -293,10 +356,11 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/listen/stop": lambda w, _: Right(json={"trial": 1, "reason": "panic"}),
 }
 # Each generated request needs a state of its own here, and making one takes a while.
-STATEFUL = ("/exams/{exam}/", "/link", "/tests", "/users")
+STATEFUL = ("/exams/{exam}/", "/link", "/tests", "/users", "/sign", "/follow-ups", "/letter")
 # Requests by the schema and against it, for each route. More find more: EARSHIFT_REQUESTS=10.
 TIMES = int(os.environ.get("EARSHIFT_REQUESTS", "1"))
-GENERATED = {ADMIN: (3, 1), EXAMINER: (2, 1), LISTENER: (1, 1), NOBODY: (1, 0)}
+NAMES = {ADMIN: "ada", REVIEWER: "rea", EXAMINER: "bob"}
+GENERATED = {ADMIN: (3, 1), REVIEWER: (1, 0), EXAMINER: (2, 1), LISTENER: (1, 1), NOBODY: (1, 0)}
 
 
 @pytest.fixture(scope="module")
@@ -338,8 +402,8 @@ def test_no_route_fails_and_whoever_may_call_it_can(
 
 
 def _credentials(world: World, role: str, route: str) -> dict[str, str]:
-    if role in (EXAMINER, ADMIN):
-        name = "ada" if role == ADMIN else "bob"
+    if role in USERS:
+        name = NAMES[role]
         return world.signed_in(name) if route.endswith("/logout") else world.session(name)
     if role == LISTENER:
         ready = route.rpartition("/")[2] in ("answer", "press", "stop")
@@ -356,7 +420,7 @@ def _cases(world: World, role: str, route: str, operation: Any) -> Iterator[Any]
     positive, negative = TIMES * positive, TIMES * negative
     may = role in CALLERS[route]
     right = RIGHT.get(route, lambda *_: Right())
-    user = "ada" if role == ADMIN else "bob"
+    user = NAMES.get(role, "bob")
     if may:
         now = right(world, user)
         body = {} if now.json is None else {"body": now.json, "media_type": "application/json"}

@@ -518,9 +518,11 @@ def test_errors_never_repeat_what_was_sent(
 
 # Every route for every role
 
-NOBODY, LISTENER, EXAMINER, ADMIN = "nobody", "listener", "examiner", "admin"
-EVERYBODY = {NOBODY, LISTENER, EXAMINER, ADMIN}
-USERS = {EXAMINER, ADMIN}
+NOBODY, LISTENER = "nobody", "listener"
+EXAMINER, REVIEWER, ADMIN = "examiner", "reviewer", "admin"
+EVERYBODY = {NOBODY, LISTENER, EXAMINER, REVIEWER, ADMIN}
+USERS = {EXAMINER, REVIEWER, ADMIN}
+REVIEWERS = {REVIEWER, ADMIN}
 CALLERS = {
     "GET /api/openapi.json": EVERYBODY,
     "GET /api/health": EVERYBODY,
@@ -547,6 +549,8 @@ CALLERS = {
     "POST /api/people/{person}/audiograms": USERS,
     "POST /api/people/{person}/tests": USERS,
     "POST /api/imports": USERS,
+    "GET /api/booths/live": USERS,
+    "GET /api/export": USERS,
     "POST /api/imports/columns": USERS,
     "POST /api/imports/roster": USERS,
     "GET /api/worklist": USERS,
@@ -555,8 +559,19 @@ CALLERS = {
     "GET /api/programme.csv": USERS,
     "GET /api/settings": USERS,
     "POST /api/settings/{name}": {ADMIN},
-    "POST /api/exams/{exam}/close": {ADMIN},
-    "POST /api/exams/{exam}/reopen": {ADMIN},
+    "POST /api/exams/{exam}/close": REVIEWERS,
+    "POST /api/exams/{exam}/reopen": REVIEWERS,
+    "GET /api/visits/{visit_id}/review": USERS,
+    "GET /api/people/{person}/reviews": USERS,
+    "POST /api/visits/{visit_id}/sign": REVIEWERS,
+    "POST /api/exams/{exam}/work-related": REVIEWERS,
+    "POST /api/visits/{visit_id}/follow-ups": USERS,
+    "GET /api/visits/{visit_id}/letter.html": USERS,
+    "GET /api/visits/{visit_id}/letter.pdf": USERS,
+    "GET /api/rooms/noise": USERS,
+    "POST /api/rooms/noise": USERS,
+    "GET /visits/{handle}/review": USERS,
+    "GET /rooms": USERS,
     "POST /api/people/{person}/merge": USERS,
     "POST /api/people/{person}/separate": USERS,
     "GET /api/rules": USERS,
@@ -598,6 +613,7 @@ CALLERS = {
     "GET /settings": USERS,
     "GET /devices/{handle}": USERS,
     "GET /import": USERS,
+    "GET /booths": USERS,
     "GET /try": USERS,
     "GET /about": USERS,
     "GET /api/docs": USERS,
@@ -643,8 +659,8 @@ def link(settings: Settings) -> str:
 @pytest.mark.parametrize("role", sorted(EVERYBODY))
 def test_every_route_lets_in_whom_it_should(clinic: TestClient, link: str, role: str) -> None:
     headers = {"Origin": ORIGIN}
-    if role in (EXAMINER, ADMIN):
-        headers = sign_in(clinic, "ada" if role == ADMIN else "bob")
+    if role in USERS:
+        headers = sign_in(clinic, {ADMIN: "ada", REVIEWER: "rea", EXAMINER: "bob"}[role])
     elif role == LISTENER:
         headers["Authorization"] = f"Listener {link}"
     for route, allowed in CALLERS.items():
@@ -655,7 +671,7 @@ def test_every_route_lets_in_whom_it_should(clinic: TestClient, link: str, role:
         refused = sent_away or told.status_code in (401, 403)
         assert refused == (role not in allowed), f"{route} for {role}: {told.status_code}"
         if refused:
-            known_but_too_little = role == EXAMINER and ADMIN in allowed
+            known_but_too_little = role in (EXAMINER, REVIEWER) and ADMIN in allowed
             assert (told.status_code == 403) == known_but_too_little
 
 
@@ -704,7 +720,7 @@ def test_an_admin_looks_after_users(tmp_path: Path) -> None:
         assert last.status_code == 409
         assert "last active admin" in last.json()["detail"]
         names = {each["name"]: each["state"] for each in client.get("/api/users").json()}
-        assert names == {"ada": "active", "bob": "active", "zoë": "disabled"}
+        assert names == {"ada": "active", "bob": "active", "rea": "active", "zoë": "disabled"}
         short = {"password": "short", "reason": "x"}
         told = client.post("/api/users/bob/state", json=short, headers=headers)
         assert told.status_code == 409

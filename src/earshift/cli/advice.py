@@ -27,6 +27,7 @@ ADVICE = {
     "half-a-certificate": "give both --certificate and --key",
     "proxy-address": "--behind-proxy takes an address or network such as 127.0.0.1",
     "host-name": "--allowed-host takes a name such as hearing.example.org",
+    "not-a-reviewer": "give their name with --author",
     "not-a-terminal": "to read it from a pipe, give --password-stdin",
 }
 

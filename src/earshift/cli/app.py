@@ -1,8 +1,9 @@
 """The application itself, and what all commands share: options, verdict words, failure."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import earshift
 from earshift.cli.advice import advised
@@ -10,13 +11,35 @@ from earshift.cli.advice import advised
 # Of every command that touches records; docs/records.md explains them.
 WRONG_USE, NOT_FINISHED, STORE_TROUBLE = 2, 3, 4
 
+# What the extra `clinic` brings: records, reports and the web app.
+CLINIC = {
+    "alembic", "argon2", "fastapi", "fpdf", "jinja2", "platformdirs", "pydantic", "sqlalchemy",
+    "starlette", "uharfbuzz", "uvicorn",
+}  # fmt: skip
+
+
+class Commands(TyperGroup):
+    """Commands that say which extra is missing, where one is."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as missing:
+            if (missing.name or "").partition(".")[0] not in CLINIC:
+                raise
+            raise fail(
+                f"this command needs the package {missing.name}: pip install 'earshift[clinic]'"
+            ) from None
+
+
 app = typer.Typer(
+    cls=Commands,
     name="earshift",
     help="Has this ear's hearing changed since its reference exam? Decides with a few tones.",
     epilog="Research software, not a medical device. VISION.md and docs/ say what it does not do.",
     no_args_is_help=True,
     rich_markup_mode=None,  # rich help costs 0.3 s at every start
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

@@ -15,6 +15,7 @@ from earshift.cli.database import (
     Timezone,
     Yes,
     author_name,
+    looked_into,
     opened,
 )
 from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
@@ -158,7 +159,7 @@ def programme(
     from earshift.clinic.zones import local_zone
     from earshift.days import today, year_before
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         if as_csv and as_json:
             raise Refusal("give --csv or --json, not both")
         end = today(timezone or local_zone()) if last is None else as_date(last, "the last day")
@@ -185,6 +186,7 @@ def programme(
 COLUMNS = (
     *("people", "due", "overdue", "tested", "audiograms"),
     *("confirmed", "confirmed_%", "low_%", "high_%", "not_confirmed", "waiting", "closed"),
+    *("letters", "protectors", "trainings", "referrals"),
 )
 
 
@@ -205,7 +207,8 @@ def _words(group: "Group") -> str:
         f"{group.people} at work, {group.due} due, {group.overdue} overdue; {group.tested} tested, "
         f"{group.audiograms} with a full audiogram; shifts: {group.confirmed} confirmed"
         f"{of_tested}, {group.not_confirmed} not confirmed, {group.waiting} waiting, "
-        f"{group.closed} closed"
+        f"{group.closed} closed; {group.letters} told in writing, {group.protectors} fitted with "
+        f"protectors, {group.trainings} trained, {group.referrals} referred"
     )
 
 
@@ -215,4 +218,5 @@ def _numbers(group: "Group") -> list[object]:
     return [
         *(group.people, group.due, group.overdue, group.tested, group.audiograms),
         *(group.confirmed, *per_cent, group.not_confirmed, group.waiting, group.closed),
+        *(group.letters, group.protectors, group.trainings, group.referrals),
     ]

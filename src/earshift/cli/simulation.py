@@ -1,6 +1,7 @@
 """Try it without a person: one simulated listener, and the demo."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -184,3 +185,36 @@ def demo(
         typer.echo(json.dumps({"picture": str(picture), "screens": results}, indent=2))
     else:
         typer.echo(f"\nThe two audiograms: {picture}")
+
+
+@app.command()
+def warm(as_json: AsJson = False) -> None:
+    """Compile the numerical kernels of the paper's protocols now, so that nobody waits later.
+
+    Exams and screens as a clinic runs them need nothing compiled. For whoever installs earshift for
+    others, and for images: run it once as the user who runs the program. Compiled code is kept
+    beside the program's own, or, where that is read-only, in EARSHIFT_CACHE, systemd's
+    CACHE_DIRECTORY or the user's cache folder.
+    """
+    import time
+
+    from earshift.engine.compiled import cache_folder
+    from earshift.engine.protocol import PROTOCOLS
+    from earshift.simulate.run import run
+
+    start = time.monotonic()
+    for lapse in (0.0, 0.02):
+        listener = earshift.Listener.of_class("normal", seed=1)
+        first = run(earshift.Exam(seed=1, max_tones=20, guess=lapse / 2, lapse=lapse), listener)
+        for name in ("best", "paper"):
+            settings = replace(PROTOCOLS[name], guess=lapse / 2, lapse=lapse)
+            run(earshift.Screen(first, settings, seed=1), listener, 3)
+    both = {ear: earshift.Listener.of_class("normal", seed=1) for ear in ("right", "left")}
+    run(earshift.Exam(ears="both", seed=1, max_tones=20), both)
+    seconds = round(time.monotonic() - start, 1)
+    folder = cache_folder()
+    if as_json:
+        typer.echo(json.dumps({"seconds": seconds, "folder": folder and str(folder)}))
+    else:
+        where = "beside the program" if folder is None else f"in {folder}"
+        typer.echo(f"Compiled {where}: {seconds:g} s.")

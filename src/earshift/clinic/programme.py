@@ -35,6 +35,12 @@ class Group:
     not_confirmed: int
     waiting: int
     closed: int
+    letters: int = 0
+    """Told in writing of a shift in the period; the next three were fitted with protectors, trained
+    and referred."""
+    protectors: int = 0
+    trainings: int = 0
+    referrals: int = 0
 
     @property
     def confirmed_share(self) -> tuple[float, float, float] | None:

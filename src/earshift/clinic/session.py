@@ -17,7 +17,7 @@ from earshift import __version__
 from earshift.clinic import practice as practising
 from earshift.clinic.rebuild import rebuild, without_silence
 from earshift.clinic.references import references
-from earshift.clinic.view import ExamView, TrialView, view_of
+from earshift.clinic.view import ExamView, TrialView, reference_thresholds, view_of
 from earshift.devices.delivery import Delivery, supervised_limits
 from earshift.engine.checks import as_heard, finite
 from earshift.engine.exam import ClinicalExam, Exam
@@ -38,6 +38,13 @@ from earshift.store.trials import live_trials
 
 CATCH_EVERY = 8  # one silent trial in every eight presentations
 VOIDS_OF_TRIAL = 1000  # in a trial's id, its number comes before, and what was taken back after
+
+# A listener who seems to be away: no press in so many presentations, some of them well above what
+# the reference says is heard.
+AWAY_AFTER, AWAY_LOUD, AWAY_ABOVE_DB = 5, 2, 15.0
+HELD = "paused by the examiner"
+AWAY = "the listener did not press at all for several tones, some of them well above the reference"
+WAITING = "waiting for the set-up"
 
 # Streams of chance apart from those of the engine, which uses the numbers below ten.
 _CATCH, _GAP = 11, 13
@@ -67,6 +74,13 @@ def catch_due(seed: int, answered: int) -> bool:
     """
     block, place = divmod(answered, CATCH_EVERY)
     return place == np.random.default_rng((seed, block, _CATCH)).integers(1, CATCH_EVERY)
+
+
+def holds(snapshot: ExamSnapshot) -> str | None:
+    """Why the listener of an exam has to wait for the examiner, if they have to."""
+    exam, reason = snapshot.exam, snapshot.reason
+    waits = exam.state == "paused" and exam.delivery.get("answered_by") == "listener"
+    return reason if waits and reason.startswith((HELD, AWAY)) else None
 
 
 MovedOn = ExamChanged  # an older name, which programs catch
@@ -323,6 +337,36 @@ class Session:
         self._stored(2, trials=(*self.trials, trial))
         self.pause(reason)
 
+    @property
+    def held(self) -> str | None:
+        """Why a listener who answers alone has to wait for the examiner; None: they need not."""
+        return holds(self.snapshot)
+
+    def let_go(self) -> None:
+        """Let the listener of a held exam check the set-up and continue."""
+        self._set_state("paused", WAITING)
+
+    @property
+    def away(self) -> bool:
+        """Whether the listener seems to be away, by the presentations since the last break."""
+        since = live_trials(self.trials[self.snapshot.opened_after :])
+        last = [one for one in since if one.kind != "practice"][-AWAY_AFTER:]
+        if len(last) < AWAY_AFTER or any(one.heard for one in last):
+            return False
+        known = reference_thresholds(self.procedure) if isinstance(self.procedure, Screen) else []
+        if not known:
+            return False
+        octaves = np.log2([one.frequency_hz for one in known])
+        levels = [one.level_db_hl for one in known]
+        loud = [
+            one
+            for one in last
+            if one.played_db_hl is not None
+            and one.played_db_hl
+            >= np.interp(np.log2(one.frequency_hz), octaves, levels) + AWAY_ABOVE_DB
+        ]
+        return len(loud) >= AWAY_LOUD
+
     def begin_practice_again(self, reason: str) -> None:
         """Take all practice back and set the exam aside: something in the set-up is wrong."""
         for trial in self._practised_now:
@@ -354,7 +398,7 @@ class Session:
         self.procedure = self._fold()
         return voided
 
-    def pause(self, reason: str = "paused by the examiner") -> None:
+    def pause(self, reason: str = HELD) -> None:
         """Set the exam aside. Nothing is lost whether this is called or not."""
         self._set_state("paused", reason)
 
@@ -378,7 +422,7 @@ class Session:
         record = self.store.set_exam_state(
             self.record.id, state, author=self.author, reason=reason, engine_version=__version__
         )
-        self._stored(1, exam=record)
+        self._stored(1, exam=record, reason=reason)
 
     def finish(self) -> ResultRecord:
         """Store what is shown at the end, word for word, and close the exam.

@@ -1,9 +1,10 @@
-"""What a site settles for itself: intervals, windows, quiet hours; each with its source."""
+"""What a site settles for itself: its name, intervals, windows, quiet hours; with their source."""
 
 from dataclasses import dataclass
 from datetime import datetime
 
 from earshift.engine.refusal import Refusal
+from earshift.report.content import Letterhead
 from earshift.store import Store
 
 OWN_CHOICE = "earshift's own choice; no regulation names one"
@@ -15,15 +16,34 @@ class Setting:
 
     name: str
     text: str
-    value: int | bool
+    value: int | bool | str
     unit: str
-    """days or hours; empty for yes or no."""
+    """days or hours; empty for yes or no, and for text."""
     source: str
     lowest: int = 1
     highest: int = 3650
+    """Of a number; of a text its longest."""
 
 
 SETTINGS = (
+    Setting(
+        "site_name",
+        "The site's name, at the head of every report",
+        "",
+        "",
+        OWN_CHOICE,
+        lowest=0,
+        highest=120,
+    ),
+    Setting(
+        "site_address",
+        "The site's address, at the head of every report",
+        "",
+        "",
+        OWN_CHOICE,
+        lowest=0,
+        highest=200,
+    ),
     Setting(
         "test_interval_days",
         "A test is due this long after the last one of an ear",
@@ -114,7 +134,7 @@ class Settled:
     """A setting as it counts now, and who chose it; nobody, if it is as delivered."""
 
     setting: Setting
-    value: int | bool
+    value: int | bool | str
     author: str | None = None
     at: datetime | None = None
     reason: str | None = None
@@ -152,17 +172,28 @@ def change_setting(
     return site_settings(store)[name]
 
 
-def _as_typed(value: int | bool) -> str:
+def letterhead(store: Store) -> Letterhead:
+    """The site as the head of a report names it; nothing where nobody has settled it."""
+    settled = site_settings(store)
+    return Letterhead(str(settled["site_name"].value), str(settled["site_address"].value))
+
+
+def _as_typed(value: int | bool | str) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
 
 
-def _checked(setting: Setting, value: int | bool | str) -> int | bool:
+def _checked(setting: Setting, value: int | bool | str) -> int | bool | str:
+    if isinstance(setting.value, str):
+        said = " ".join(value.split()) if isinstance(value, str) else None
+        if said is None or len(said) > setting.highest or not said.isprintable():
+            raise Refusal(f"{setting.name} is a text of up to {setting.highest} letters", got=value)
+        return said
     if isinstance(setting.value, bool):
         typed = {"yes": True, "no": False}
-        said = typed.get(value.strip().casefold()) if isinstance(value, str) else value
-        if not isinstance(said, bool):
+        chosen = typed.get(value.strip().casefold()) if isinstance(value, str) else value
+        if not isinstance(chosen, bool):
             raise Refusal(f"{setting.name} is yes or no", got=value)
-        return said
+        return chosen
     text = str(value).strip()
     whole = not isinstance(value, bool) and text.isascii() and text.isdigit() and len(text) < 6
     if not whole or not setting.lowest <= int(text) <= setting.highest:

@@ -99,4 +99,5 @@ def as_levels(given: Mapping[str, object]) -> dict[str, float]:
 
 def noise_words(noise: RoomNoise) -> str:
     """The levels themselves: "500 Hz 21 dB, 1000 Hz 20 dB"."""
-    return ", ".join(f"{band} Hz {level:g} dB" for band, level in noise.levels.items())
+    in_order = sorted(noise.levels.items(), key=lambda pair: int(pair[0]))
+    return ", ".join(f"{band} Hz {level:g} dB" for band, level in in_order)

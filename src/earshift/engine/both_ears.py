@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from earshift.engine import ep
 from earshift.engine.answers import Answers, answers_of
+from earshift.engine.compiled import compiled
 from earshift.engine.domain import Domain
 from earshift.engine.evidence import Rates, mixture_weights
 from earshift.engine.field import Field, fit_theta
@@ -77,7 +77,7 @@ def fit_ears(answers: Answers, prior: Hyperprior, guess: float, lapse: float) ->
     }
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def mixed_ears(weights, between, bs, Gs):
     """b and G of the right and the left ear's field, the correlations averaged.
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from earshift.engine import ep, kernels
 from earshift.engine.answers import Answers, answers_of
+from earshift.engine.compiled import compiled
 from earshift.engine.evidence import Sites, empty_sites, evidence, mixture_weights
 from earshift.engine.field import (
     Field,
@@ -73,7 +73,7 @@ class Components(NamedTuple):
     Gs: Array
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def curvature(u, rhos, prior, reference, rows, rates, sites, H):
     """Minus the Hessian of `log_posterior` at u, by differences of the gradient, into H."""
     k = u.size
@@ -92,7 +92,7 @@ def curvature(u, rhos, prior, reference, rows, rates, sites, H):
                 H[column - 1, q] = (base[q] - grad[q]) / HESSIAN_STEP
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def fit_conjoint(refit, laplace, rhos, prior, reference, rows, rates):
     """Fit M_g at every correlation. refit: 0 not at all, 1 one theta per rho, 2 one for all.
 
@@ -169,7 +169,7 @@ def laplace_terms(us: Array, hessians: Array) -> tuple[Array, bool]:
     )
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def mixture_p_heard(parts, reference, grid, intensity, rates):
     """P(heard) on the grid, averaged over the correlations."""
     out = np.zeros((grid.to_answers.shape[1], intensity.size))

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from earshift.engine.compiled import compiled
 from earshift.engine.domain import Axis, Domain
 from earshift.engine.ep import log_ndtr
 from earshift.engine.field import add_p_heard
@@ -32,7 +32,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def answer_entropy(f, guess, lapse):
     """Entropy in nats of an answer whose latent is f, accurate in both tails."""
     gain = 1.0 - guess - lapse
@@ -46,7 +46,7 @@ def answer_entropy(f, guess, lapse):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def bernoulli_entropy(p):
     """Entropy in nats of answers heard with probability p."""
     out = np.zeros(p.shape)
@@ -58,7 +58,7 @@ def bernoulli_entropy(p):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def information(mu, s, guess, lapse):
     """I(answer; f) for f ~ N(mu, s): h(E P) - E h(P), elementwise.
 
@@ -120,6 +120,9 @@ class Outlook:
         domain: whose places and intensities the grid has; `domain.places` and
             `domain.intensities` are in model units, `domain.tone(place, level)` is a candidate.
         trials: all that was answered so far.
+
+    Raises:
+        Refusal: by an exam whose strategy gives scores of another shape, or nan.
 
     Examples:
         A strategy of one's own: the stimulus that is seen in three cases of four.

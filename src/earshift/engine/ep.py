@@ -33,10 +33,10 @@ from dataclasses import dataclass
 from threading import Timer
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from earshift.engine.checks import check_rates
+from earshift.engine.compiled import compiled
 from earshift.engine.refusal import Refusal
 
 Array = NDArray[np.float64]
@@ -84,7 +84,7 @@ MOST_APART = 2  # answers that are taken apart where EP does not settle: 4 parts
 MOST_DOUBTFUL = 0.01  # share of the evidence that may come from parts that did not settle
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def log_ndtr(z: float) -> float:
     """log Phi(z), accurate far into the lower tail."""
     if z > -25.0:
@@ -94,7 +94,7 @@ def log_ndtr(z: float) -> float:
     return -0.5 * z * z - math.log(-z * SQRT_2PI) + math.log(series)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float:
     """log of one answer's probability under its cavity N(mu, s).
 
@@ -109,7 +109,7 @@ def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float
     return math.log(gain) + log_ndtr(z)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tuple[float, float]:
     """First and second derivative of `log_tilted` in mu."""
     floor = 0.0 if abs(y) == SURE else guess if y > 0 else lapse
@@ -128,7 +128,7 @@ def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tu
     return g1, g2
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def assemble(m, ia, ib, x, tau, nu, A, r):
     """A = U' W U and r = U'(nu - W U m), written into the given arrays."""
     A[:] = 0.0
@@ -145,7 +145,7 @@ def assemble(m, ia, ib, x, tau, nu, A, r):
             r[a] += e * x[n]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
     """One pass over all sites (GPML Alg. 3.5, lines 4-10).
 
@@ -197,7 +197,7 @@ def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
     return change, log_det
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def invert(B):
     """B^-1 and log|B| by Gauss-Jordan elimination with row pivoting; B is used up.
 
@@ -236,7 +236,7 @@ def invert(B):
     return inverse, log_det if sign > 0.0 else math.nan
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def product(A, B):
     """A B, in plain loops (see `invert`); zeros of A cost nothing, so the sparse factor is A."""
     out = np.zeros((A.shape[0], B.shape[1]))
@@ -249,7 +249,7 @@ def product(A, B):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     """EP to its fixed point from the given sites (changed in place).
 
@@ -260,7 +260,7 @@ def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
     return settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, PATIENT)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def run_always(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, haste=HASTY):
     """As `run`, with an evidence also where lapses leave no fixed point, at a bounded cost.
 
@@ -283,13 +283,13 @@ def run_always(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, haste=
     return take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def is_apart(tau):
     """Whether these sites were left where answers had to be taken apart."""
     return np.isnan(tau).any()
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def by_surprise(m, S, ia, ib, x, y, guess, lapse):
     """The answers that may be lapses, those that the others expect least first."""
     n = x.size
@@ -308,7 +308,7 @@ def by_surprise(m, S, ia, ib, x, y, guess, lapse):
     return np.argsort(expected)[:possible]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order):
     """log_Z, b and G by one pass over the answers, the least surprising first."""
     d = m.size
@@ -353,7 +353,7 @@ def take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order):
     return log_Z, b, G
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
     """As `settle` returns it, with the most surprising answers taken apart, as few as will do.
 
@@ -412,7 +412,7 @@ def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
     return -np.inf, b, G, False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, haste):
     """EP to its fixed point from the given sites (changed in place): what `run` returns.
 

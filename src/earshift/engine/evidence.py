@@ -15,10 +15,10 @@ The kernels take what belongs together as named tuples, which numba passes on wi
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from earshift.engine import ep, kernels
+from earshift.engine.compiled import compiled
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -80,7 +80,7 @@ def empty_sites(count: int) -> Sites:
     return Sites(np.zeros(count), np.zeros(count))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def conditioned_prior(theta, rho, reference, gaps):
     """Prior of the latent vector given the reference: mean, covariance, K, C and G_f C."""
     K = kernels.covariance(theta, gaps)
@@ -104,7 +104,7 @@ def conditioned_prior(theta, rho, reference, gaps):
     return m, S, K, link, T
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def run_ears_apart(m, K, ia, ib, rows, rates, sites, tol):
     """`ep.run` for two ears that have nothing to do with each other: two small ones, put together.
 
@@ -130,7 +130,7 @@ def run_ears_apart(m, K, ia, ib, rows, rates, sites, tol):
     return log_Z, b, G, ok
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def evidence(theta, rho, reference, rows, rates, sites, tol):
     """log p(answers | theta, rho, reference) and its gradient in theta, with EP's b and G.
 

@@ -10,12 +10,12 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from earshift.engine import ep, kernels
 from earshift.engine.answers import Answers
 from earshift.engine.audiogram import Audiogram
+from earshift.engine.compiled import compiled
 from earshift.engine.domain import Domain
 from earshift.engine.evidence import Rates, Reference, Sites, evidence, no_reference
 from earshift.engine.norms import Hyperprior, Norm, hyperprior
@@ -35,7 +35,7 @@ class GridGaps(NamedTuple):
     to_answers: Array
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def latent_grid(theta, rho, reference, grid, b, G):
     """Posterior of (w, h_k) on the grid places: means, Cov(w, .), variances.
 
@@ -74,7 +74,7 @@ def latent_grid(theta, rho, reference, grid, b, G):
     return mean, cov_w, var
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def moments_on_grid(mean, cov_w, var, intensity):
     """Mean and variance of f on places x intensities."""
     n_places, n_levels = mean.size - 1, intensity.size
@@ -89,7 +89,7 @@ def moments_on_grid(mean, cov_w, var, intensity):
     return mu, s
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def add_p_heard(mu, s, guess, lapse, weight, out):
     """Add weight * P(heard) for Gaussian latents to out."""
     gain = 1.0 - guess - lapse

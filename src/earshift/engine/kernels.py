@@ -12,15 +12,16 @@ theta = (c, log alpha, log beta, log l_1 .. log l_P), one length for each smooth
 import math
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from earshift.engine.compiled import compiled
 
 Array = NDArray[np.float64]
 
 C, LOG_ALPHA, LOG_BETA, LOG_LENGTH = 0, 1, 2, 3  # positions in theta
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def squared_gaps(a, b):
     """Squared distances between two lists of places, axis by axis: shape (P, len(a), len(b))."""
     gaps = np.empty((a.shape[1], a.shape[0], b.shape[0]))
@@ -32,7 +33,7 @@ def squared_gaps(a, b):
     return gaps
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def cross(theta_f, theta_g, gaps):
     """Covariance between the latent vectors of two fields at task correlation 1.
 
@@ -59,13 +60,13 @@ def cross(theta_f, theta_g, gaps):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def covariance(theta, gaps):
     """Prior covariance of (w, h_1 .. h_F) for one field."""
     return cross(theta, theta, gaps)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def covariance_gradient(theta, gaps, S, Q, grad):
     """Add sum_jk Q_jk dS_jk/dtheta to grad, for S = covariance(theta, gaps)."""
     n_axes, rows, cols = gaps.shape
@@ -78,7 +79,7 @@ def covariance_gradient(theta, gaps, S, Q, grad):
                 grad[LOG_LENGTH + p] += e * gaps[p, j, k] * math.exp(-2.0 * theta[LOG_LENGTH + p])
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def cross_gradient(theta_f, theta_g, gaps, S, Q, grad):
     """Add sum_jk Q_jk dS_jk/dtheta_g to grad, for S = cross(theta_f, theta_g, gaps)."""
     n_axes, rows, cols = gaps.shape
@@ -99,7 +100,7 @@ def cross_gradient(theta_f, theta_g, gaps, S, Q, grad):
                 grad[LOG_LENGTH + p] += e * slope
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def both_ears(K, between):
     """Prior covariance of the latent vectors of two ears, right then left: K_t x K.
 
@@ -114,7 +115,7 @@ def both_ears(K, between):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def fold_ears(Q, between):
     """The matrix P with sum P dK = sum Q d both_ears(K, between): a gradient in one ear's terms."""
     d = Q.shape[0] // 2

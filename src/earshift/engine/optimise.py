@@ -8,9 +8,9 @@ because a call into a general optimiser costs more than the whole fit of a scree
 import math
 
 import numpy as np
-from numba import njit
 
 from earshift.engine import ep
+from earshift.engine.compiled import compiled
 from earshift.engine.evidence import Sites, evidence
 
 SEARCH_TOLERANCE = 1e-5  # EP, while the hyperparameters are still moving
@@ -25,7 +25,7 @@ MAX_EVALUATIONS_LAPSES, MAX_SHRINKS_LAPSES = 20, 6
 MAX_EVALUATIONS_APART = 8  # where answers are taken apart, which makes each of them dear
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def at(prior, u):
     """theta = centre + chol u."""
     theta = prior.centre.copy()
@@ -35,7 +35,7 @@ def at(prior, u):
     return theta
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def log_posterior(u, rhos, prior, reference, rows, rates, sites, tol):
     """log [mean_j p(answers | theta, rho_j)] - |u|^2 / 2 at theta = centre + chol u, with gradient.
 
@@ -73,7 +73,7 @@ def log_posterior(u, rhos, prior, reference, rows, rates, sites, tol):
     return value, grad
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def maximise(u, H, rhos, prior, reference, rows, rates, sites):
     """BFGS ascent of `log_posterior` from u with inverse Hessian H; both are changed in place.
 
@@ -144,7 +144,7 @@ def maximise(u, H, rhos, prior, reference, rows, rates, sites):
             trial[p] = u[p] + scale * step[p]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def largest(v):
     """The largest absolute entry."""
     out = 0.0
@@ -153,7 +153,7 @@ def largest(v):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def along(H, grad, step):
     """Write the step H grad and return the rise per unit of it, grad' H grad."""
     rise = 0.0
@@ -165,7 +165,7 @@ def along(H, grad, step):
     return rise
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def bfgs(H, s, q):
     """Update the inverse Hessian for a step s over which the gradient fell by q."""
     size = s.size

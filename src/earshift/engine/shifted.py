@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from earshift.engine import ep
 from earshift.engine.answers import Answers
+from earshift.engine.compiled import compiled
 from earshift.engine.evidence import Rates
 from earshift.engine.field import Field, add_p_heard, conditioned, moments_on_grid
 from earshift.engine.thresholds import SMALLEST_SLOPE, positive_slope_samples, threshold
@@ -86,7 +86,7 @@ def shift_prior(
     return ShiftPrior(np.array(sizes), np.array(kinds, np.int64), np.array(weights), middle)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def misfit_covariance(a, b, middle, sd, length, tilt):
     """Covariance of the misfit between two lists of places, in squared units of intensity."""
     out = np.empty((a.shape[0], b.shape[0]))
@@ -101,7 +101,7 @@ def misfit_covariance(a, b, middle, sd, length, tilt):
     return out
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def fit_components(means, S, kind, log_prior, ib, x, y, guess, lapse):
     """EP for every component: prior mean means[c], covariance S[kind[c]], log weight log_prior[c].
 
@@ -155,7 +155,7 @@ class OnGrid(NamedTuple):
     links: Array
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled
 def shifted_p_heard(weights, kind, grid, bs, Gs, intensity, rates):
     """P(heard) on the grid, averaged over the components."""
     d = grid.means.shape[1]

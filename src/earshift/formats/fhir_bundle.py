@@ -16,6 +16,7 @@ from typing import Any
 from earshift import __version__
 from earshift.devices import calibration
 from earshift.engine.audiogram import Audiogram
+from earshift.engine.rules import rule_title
 from earshift.formats.fhir import LOCAL, TEST_DATA, UCUM, Json, codes, threshold_code
 from earshift.formats.files import whole_file
 from earshift.records import (
@@ -233,7 +234,9 @@ class _Bundle:
         screen["code"] = _concept(
             "change-screen", f"Screening for change of hearing, {record.ear} ear"
         )
-        screen["valueCodeableConcept"] = _concept(verdict["decision"], f"{record.ear} ear: {words}")
+        # Older results do not name the ear themselves.
+        said = words if result.shown.get("sentence") else f"{record.ear} ear: {words}"
+        screen["valueCodeableConcept"] = _concept(verdict["decision"], said)
         if verdict["decision"] in INTERPRETATION:
             code = INTERPRETATION[verdict["decision"]]
             screen["interpretation"] = [{"coding": [{"system": INTERPRETATIONS, "code": code}]}]
@@ -241,7 +244,7 @@ class _Bundle:
             {"text": text}
             for text in (
                 NOT_DIAGNOSTIC,
-                f"Question: {verdict.get('rule') or verdict.get('protocol')}.",
+                f"Question: {_asked(verdict)}.",
                 verdict.get("unverified"),
                 f"earshift {result.engine_version}. {_calibration(visit)}",
                 *_remarks(exam),
@@ -392,6 +395,12 @@ def _device(visit: VisitBundle) -> Json:
 def _remarks(exam: ExamBundle) -> list[str]:
     """What had to be known about the equipment when the exam was given."""
     return [str(remark) for remark in exam.exam.delivery.get("remarks", ())]
+
+
+def _asked(verdict: Json) -> str:
+    """What was asked, as people call it."""
+    rule = verdict.get("rule")
+    return rule_title(str(rule)) if rule else str(verdict.get("protocol"))
 
 
 def _calibration(visit: VisitBundle) -> str:

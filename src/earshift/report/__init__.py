@@ -10,24 +10,45 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from earshift.engine.refusal import Refusal
 from earshift.records import VisitBundle
+from earshift.report.content import Letterhead
 from earshift.report.page import compose
 from earshift.report.words import ENGLISH, Words
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["ENGLISH", "Words", "render_html", "write_html", "write_pdf"]
+__all__ = [
+    "ENGLISH",
+    "Letterhead",
+    "Words",
+    "render_html",
+    "write_html",
+    "write_letter",
+    "write_pdf",
+]
 
 
-def render_html(bundle: VisitBundle, *, words: Words = ENGLISH) -> str:
-    """The page as one HTML document that needs nothing else: no scripts, no network."""
-    return _template().render(page=compose(bundle, words))
+def render_html(
+    bundle: VisitBundle, *, words: Words = ENGLISH, site: Letterhead | None = None
+) -> str:
+    """The page as one HTML document that needs nothing else: no scripts, no network.
+
+    `site` stands at its head, where it is given.
+    """
+    return _template().render(page=compose(bundle, words, site))
 
 
-def write_html(bundle: VisitBundle, path: str | Path, *, words: Words = ENGLISH) -> Path:
+def write_html(
+    bundle: VisitBundle,
+    path: str | Path,
+    *,
+    words: Words = ENGLISH,
+    site: Letterhead | None = None,
+) -> Path:
     """Write the page as HTML; the folder must exist."""
-    return _write_whole(Path(path), render_html(bundle, words=words).encode())
+    return _write_whole(Path(path), render_html(bundle, words=words, site=site).encode())
 
 
 def write_pdf(
@@ -37,8 +58,9 @@ def write_pdf(
     *,
     fonts: Sequence[str | Path] = (),
     words: Words = ENGLISH,
+    site: Letterhead | None = None,
 ) -> list[str]:
-    """Write the page as PDF on "a4" or "letter"; the folder must exist.
+    """Write the page as PDF/A-3u on "a4" or "letter"; the folder must exist.
 
     Gives back what a reader should know, at present the characters that no font has; the page
     shows them by code point and says so. `fonts` are further TrueType files to look in, for names
@@ -46,7 +68,8 @@ def write_pdf(
     """
     from earshift.report.pdf import lay_out
 
-    content, warnings = lay_out(compose(bundle, words), paper, [Path(f) for f in fonts], words)
+    page = compose(bundle, words, site)
+    content, warnings = lay_out(page, paper, [Path(f) for f in fonts], words)
     _write_whole(Path(path), content)
     return warnings
 
@@ -75,3 +98,19 @@ def _write_whole(path: Path, content: bytes) -> Path:
         partial.unlink(missing_ok=True)
         raise
     return path
+
+
+def write_letter(
+    bundle: VisitBundle, site: Letterhead, path: str | Path, paper: str = "a4"
+) -> Path:
+    """Write the letter of a signed visit with a shift, as HTML or PDF by the name of the file."""
+    path = Path(path)
+    if path.suffix.lower() == ".html":
+        from earshift.report.letter import render_letter
+
+        return _write_whole(path, render_letter(bundle, site).encode())
+    if path.suffix.lower() != ".pdf":
+        raise Refusal("the name of a letter must end in .html or .pdf", got=path.name)
+    from earshift.report.letter_pdf import letter_pdf
+
+    return _write_whole(path, letter_pdf(bundle, site, paper))

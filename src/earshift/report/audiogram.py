@@ -3,9 +3,11 @@
 By convention (ISO 8253-1, clause 10): frequency to the right in octaves, dB HL downwards, one
 octave as long as 20 dB; right ear red circles, left ear blue crosses, so that the shape carries the
 ear; "no response" is the symbol with an arrow, down-left for the right ear and down-right for the
-left, and no line leads to it. The HTML page turns the strokes into SVG, the PDF draws them itself.
+left, and no line leads to it. A symbol says that tones were given at its frequency: elsewhere there
+are line and band alone. The HTML page turns the strokes into SVG, the PDF draws them itself.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -82,6 +84,7 @@ class Reading:
     high_db_hl: float | None = None
     no_response: bool = False  # above the levels played
     better: bool = False  # below them
+    tested: bool = True  # tones were given at this frequency; else it is inferred
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,7 @@ def draw(
         *_band(scale, now, BANDS[ear]),
         *_grid(scale, words, unit),
         *_curve(scale, ear, reference, GREY, radius=1.0, width=0.3, dashed=True),
-        *(_triangle(scale, tone) for tone in played),
+        *_triangles(scale, played),
         *_curve(scale, ear, now, COLOURS[ear], radius=1.5, width=0.45, dashed=False),
     ]
     return Drawing(
@@ -217,6 +220,8 @@ def _curve(
         if not one.no_response and not next_one.no_response:
             marks.append(Stroke((scale.at(one), scale.at(next_one)), colour, width * 0.8, dashed))
     for reading in readings:
+        if not reading.tested:
+            continue
         marks += _symbol(scale.at(reading), ear, colour, radius, width)
         if reading.no_response:
             marks += _arrow(scale.at(reading), ear, colour, radius, width)
@@ -245,9 +250,21 @@ def _arrow(at: Point, ear: str, colour: str, radius: float, width: float) -> lis
     ]
 
 
-def _triangle(scale: _Scale, tone: Played) -> Mark:
+def _triangles(scale: _Scale, played: Sequence[Played]) -> list[Mark]:
+    """Tones that were given more than once stand side by side, so that each can be seen."""
+    given: Counter[tuple[float, float]] = Counter()
+    marks = []
+    for tone in played:
+        before = given[tone.frequency_hz, tone.level_db_hl]
+        given[tone.frequency_hz, tone.level_db_hl] += 1
+        side = 1.0 if before % 2 else -1.0
+        marks.append(_triangle(scale, tone, side * ((before + 1) // 2) * 1.7))
+    return marks
+
+
+def _triangle(scale: _Scale, tone: Played, aside: float = 0.0) -> Mark:
     """Heard: filled, pointing up to softer; not heard: open, pointing down to louder."""
-    x, y = scale.x(tone.frequency_hz), scale.y(tone.level_db_hl)
+    x, y = scale.x(tone.frequency_hz) + aside, scale.y(tone.level_db_hl)
     up = -0.75 if tone.heard else 0.75
     corners = ((x - 0.75, y - up * 0.7), (x + 0.75, y - up * 0.7), (x, y + up))
     return Fill(corners, INK) if tone.heard else Stroke((*corners, corners[0]), INK, 0.2)

@@ -27,12 +27,14 @@ class Section:
     ear: str
     heading: str
     headline: str
-    words: str
+    sentence: str = ""  # the verdict in one; older results have all in `words`
+    words: str = ""
     facts: tuple[Fact, ...] = ()
     cautions: tuple[str, ...] = ()
     table: Table | None = None
+    shifts: Drawing | None = None
     picture: Drawing | None = None
-    small_print: str = ""
+    appendix: tuple[str, ...] = ()
     alarming: bool = False  # a stronger frame, for those who only glance
 
 
@@ -40,6 +42,14 @@ class Section:
 class NoteText:
     about: str
     text: str
+
+
+@dataclass(frozen=True)
+class Letterhead:
+    """Who gives the report: the site's name and address, as the site has settled them."""
+
+    name: str = ""
+    address: str = ""
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,9 @@ class Page:
     visit: tuple[Fact, ...]
     rounds: tuple[tuple[Section, Section], ...]
     legend: str
+    sign_here: tuple[str, ...]
+    appendix_heading: str
+    appendix_means: str
     notes_heading: str
     notes: tuple[NoteText, ...]
     sentences: tuple[str, ...]
@@ -63,6 +76,7 @@ class Page:
     banner: str = ""
     banner_means: str = ""
     cautions: tuple[str, ...] = ()
+    site: Letterhead = Letterhead()
     review_heading: str = ""
     review: tuple[str, ...] = ()
     """What was found, measured and signed, in sentences."""

@@ -1,12 +1,14 @@
-"""One exam of one ear: the verdict in words, facts, cautions and small print."""
+"""One exam of one ear: the verdict in words, pictures, facts and cautions."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from earshift.engine.rules import rule_meaning, rule_title
 from earshift.records import ExamBundle, ResultRecord, TrialRecord, VisitBundle, measured_at
+from earshift.report.appendix import worked_out
 from earshift.report.audiogram import Played, Reading
 from earshift.report.content import Fact, Section, Table
+from earshift.report.shifts import shift_drawing
 from earshift.report.tables import picture, readings, shift_table, threshold_table
 from earshift.report.text import (
     LONGEST_TEXT,
@@ -16,7 +18,6 @@ from earshift.report.text import (
     decibels,
     hertz,
     mapping,
-    moment,
     number,
     numbers,
     one_line,
@@ -33,8 +34,11 @@ from earshift.report.words import Words, headline
 WORTH_SAYING = 0.01  # probability that answers do not follow the tones: nobody is told of less
 
 
-def untested(ear: str, words: Words) -> Section:
-    return Section(ear, words.ears[ear], words.not_tested, words.not_tested_means)
+def untested(ear: str, words: Words, tested_before: bool = False) -> Section:
+    """An ear that this round of tests says nothing about; an earlier one of the visit may have."""
+    if tested_before:
+        return Section(ear, words.ears[ear], words.another_result, words=words.another_result_means)
+    return Section(ear, words.ears[ear], words.not_tested, words=words.not_tested_means)
 
 
 def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
@@ -63,13 +67,17 @@ def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section
             facts=(Fact(words.tones, _tones(len(played), live, words)),),
             cautions=_trial_cautions(bundle, None, len(played), kind, words),
             picture=picture(exam, [], [], played, words) if played else None,
-            small_print=words.exam_line.format(
-                kind=kind, id=exam.id, version=exam.engine_version, seed=exam.design.get("seed")
-            ),
+            appendix=worked_out(bundle, None, kind, visit.visit.zone, words),
         )
     shown = result.shown
     verdict = mapping(shown.get("verdict"))
-    now, reference = readings(shown, "thresholds"), readings(shown, "reference_thresholds")
+    # Older results do not say where tones were given: of them the trials do.
+    tested_hz = numbers(shown.get("tested_hz")) or [tone.frequency_hz for tone in played]
+    now = [
+        replace(each, tested=each.frequency_hz in tested_hz)
+        for each in readings(shown, "thresholds")
+    ]
+    reference = _reference_readings(bundle, shown)
     section = replace(
         section,
         cautions=(
@@ -78,17 +86,21 @@ def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section
             *_trial_cautions(bundle, result, len(played), kind, words),
         ),
         picture=picture(exam, now, reference, played, words),
-        small_print=_small_print(result, visit.visit.zone, words),
+        appendix=worked_out(bundle, result, kind, visit.visit.zone, words),
     )
     if verdict:
         decision = str(verdict.get("decision"))
+        sentence = paragraph(shown["sentence"], words) if shown.get("sentence") else ""
+        said = paragraph(shown.get("words"), words)
         return replace(
             section,
             headline=headline(one_line(decision, words), words, str(verdict.get("next_step"))),
-            words=paragraph(shown.get("words"), words),
+            sentence=sentence,
+            words=said.removeprefix(sentence).strip(),
+            shifts=shift_drawing(exam.ear, verdict, mapping(shown.get("rule")), tested_hz, words),
             alarming=decision == "changed",
             facts=_screen_facts(bundle, shown, verdict, live, visit.visit.zone, words),
-            table=shift_table(exam, now, reference, verdict, words),
+            table=shift_table(exam, now, reference, verdict, tested_hz, words),
         )
     complete = shown.get("complete", exam.state == "done")
     means = words.exam_done_means if complete else words.exam_not_done_means
@@ -138,10 +150,17 @@ def _audiogram_section(
             tuple(rows),
         ),
         picture=picture(exam, now, [], [], words),
-        small_print=words.audiogram_line.format(
-            kind=section_kind, id=exam.id, version=exam.engine_version
-        ),
+        appendix=worked_out(bundle, None, section_kind, visit.visit.zone, words),
     )
+
+
+def _reference_readings(bundle: ExamBundle, shown: Data) -> list[Reading]:
+    """The reference's thresholds; an audiogram is measured at all of its frequencies."""
+    found = readings(shown, "reference_thresholds")
+    if bundle.reference is not None and bundle.reference.kind == "audiogram":
+        return found
+    tested_hz = numbers(shown.get("reference_tested_hz"))
+    return [replace(each, tested=each.frequency_hz in tested_hz) for each in found]
 
 
 def _newest(results: Iterable[ResultRecord]) -> ResultRecord | None:
@@ -274,48 +293,3 @@ def _trial_cautions(
                 )
             )
     return tuple(cautions)
-
-
-def _small_print(result: ResultRecord, zone: str, words: Words) -> str:
-    settings = result.settings
-    chosen = mapping(settings.get("settings")) or mapping(settings.get("protocol"))
-    limits = mapping(settings.get("limits"))
-    lines = [
-        words.result_line.format(
-            id=result.id,
-            moment=moment(result.at, zone, words),
-            author=one_line(result.author, words),
-            version=result.engine_version,
-            seed=settings.get("seed"),
-        ),
-        words.hash_line.format(digest=result.trials_sha256[:12]),
-    ]
-    lines += _settings_lines(settings, chosen, words)
-    sizes = numbers(mapping(result.shown.get("verdict")).get("effective_size"))
-    if sizes:
-        lines.append(words.effective_size.format(sizes=", ".join(f"{size:.0f}" for size in sizes)))
-    lines.append(words.limits_line.format(limits=_listed(limits)) if limits else words.no_limits)
-    return shortened(unbroken(" ".join(lines)), LONGEST_TEXT, words)
-
-
-def _settings_lines(settings: Data, chosen: Data, words: Words) -> list[str]:
-    """The settings as sentences where this version knows them, and else as they were stored."""
-    factor, prevalence = number(chosen.get("bayes_factor")), number(chosen.get("prevalence"))
-    precision = number(settings.get("precision_db"))
-    if factor is not None and prevalence is not None:
-        tones = counted(settings.get("max_tones"), words)
-        lines = [
-            words.decided_at.format(
-                factor=f"{factor:g}", prevalence=percent(prevalence, words), tones=tones
-            )
-        ]
-        offset = number(chosen.get("device_offset_sd_db"))
-        return [*lines, words.device_offset.format(sd=f"{offset:g}")] if offset else lines
-    if precision is not None and not chosen:
-        tones = counted(settings.get("max_tones"), words)
-        return [words.measured_until.format(precision=f"{precision:g}", tones=tones)]
-    return [words.settings_line.format(settings=_listed(chosen))] if chosen else []
-
-
-def _listed(settings: Data) -> str:
-    return ", ".join(f"{name} {value}" for name, value in settings.items() if value is not None)

@@ -4,6 +4,7 @@ The numbers are those of the stored results, rounded for reading. Data that are 
 version does not know are said to be so.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import date
 from itertools import zip_longest
 
@@ -12,7 +13,7 @@ from earshift.devices import calibration
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import EARS
 from earshift.records import Note, Person, Visit, VisitBundle
-from earshift.report.content import Fact, NoteText, Page
+from earshift.report.content import Fact, Letterhead, NoteText, Page, Section
 from earshift.report.ear import ear_section, untested
 from earshift.report.findings import review_sentences
 from earshift.report.text import (
@@ -29,8 +30,8 @@ from earshift.report.text import (
 from earshift.report.words import Words
 
 
-def compose(bundle: VisitBundle, words: Words) -> Page:
-    """The report of a visit in words."""
+def compose(bundle: VisitBundle, words: Words, site: Letterhead | None = None) -> Page:
+    """The report of a visit in words, by the site that gives it."""
     visit, person = bundle.visit, bundle.person
     for each in bundle.exams:
         if each.exam.ear not in EARS:
@@ -51,11 +52,17 @@ def compose(bundle: VisitBundle, words: Words) -> Page:
         person=_person_facts(person, bundle.visit, words),
         visit=_visit_facts(bundle, words),
         rounds=tuple(
-            (right or untested("right", words), left or untested("left", words))
+            (
+                right or untested("right", words, bool(sections["right"])),
+                left or untested("left", words, bool(sections["left"])),
+            )
             for right, left in zip_longest(sections["right"], sections["left"])
         )
         or ((untested("right", words), untested("left", words)),),
-        legend=words.legend if bundle.exams else "",
+        legend=_legend(sections, words),
+        sign_here=_sign_here(bundle, words),
+        appendix_heading=words.appendix,
+        appendix_means=words.appendix_means if kinds != {"audiogram"} else "",
         notes_heading=words.notes,
         notes=tuple(_note(note, bundle, words) for note in bundle.notes),
         sentences=tuple(
@@ -79,6 +86,7 @@ def compose(bundle: VisitBundle, words: Words) -> Page:
         banner=words.simulated if simulated else "",
         banner_means=words.simulated_means if simulated else "",
         cautions=_visit_cautions(bundle, words),
+        site=site or Letterhead(),
         review_heading=words.review.heading,
         review=review_sentences(
             bundle,
@@ -87,6 +95,24 @@ def compose(bundle: VisitBundle, words: Words) -> Page:
         ),
     )
     return map_text(page, harmless)
+
+
+def _sign_here(bundle: VisitBundle, words: Words) -> tuple[str, ...]:
+    """Whose hand the page still lacks."""
+    if not bundle.exams:
+        return ()
+    reviewed = bool(bundle.signatures)
+    return (words.examiner_signs,) if reviewed else (words.examiner_signs, words.reviewer_signs)
+
+
+def _legend(sections: Mapping[str, Sequence[Section]], words: Words) -> str:
+    """The key to every symbol that is on the page."""
+    every = [section for of_ear in sections.values() for section in of_ear]
+    parts = (
+        words.legend if every else "",
+        words.legend_shifts if any(section.shifts for section in every) else "",
+    )
+    return " ".join(filter(None, parts))
 
 
 # The person and the visit ----------------------------------------------------------------------

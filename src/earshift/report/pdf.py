@@ -8,6 +8,8 @@ page goes on there. The fixed sentences stand at the foot of every page.
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC
+from html import escape
 from io import BytesIO
 from itertools import zip_longest
 from pathlib import Path
@@ -25,8 +27,9 @@ from earshift.report.words import Words
 PAPERS = ("a4", "letter")
 MARGIN, GUTTER = 10.0, 6.0  # mm
 INDENT = 2.5  # of text with a bar beside it
-SMALLEST_PICTURE = 0.8  # of its own size, before a page has to be turned
+SMALLEST_PICTURE = 0.7  # of its own size, before a page has to be turned
 LABEL = 21.0  # width of the names of facts
+SIGN = 10.0  # room for a hand above a line
 POINT = 25.4 / 72  # mm
 MOST_POINTS = 20  # characters that are named at the foot
 # Stands for the number of pages, and leaves room for three digits. Private characters never get
@@ -46,7 +49,7 @@ class Style:
 
 
 BODY, STRONG, CELL = Style(7.5), Style(7.5, bold=True), Style(7.2)
-KEY, SMALL = Style(6.3), Style(5.4)
+KEY = Style(6.0)
 HEADING, TITLE, VERDICT, BANNER = (Style(size, bold=True) for size in (9.5, 14.0, 13.0, 22.0))
 
 
@@ -65,7 +68,7 @@ def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tupl
     """The PDF's bytes, and what its reader should be told."""
     if paper not in PAPERS:
         raise Refusal(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
-    pdf = FPDF(unit="mm", format=paper)
+    pdf = FPDF(unit="mm", format=paper, enforce_compliance="PDF/A-3U")
     try:
         font = _Font(pdf, fonts)
         page, words = font.covered(page), font.covered(words)
@@ -76,6 +79,19 @@ def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tupl
         for opened in pdf.fonts.values():
             if isinstance(opened, TTFFont):
                 opened.ttfont.close()
+
+
+def _archived(page: Page) -> str:
+    """What a PDF/A-3u file says of itself; its moment is that of the rows, not of the printing."""
+    at = page.stored_at.astimezone(UTC).isoformat(timespec="seconds")
+    return f"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
+<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
+ xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xmp="http://ns.adobe.com/xap/1.0/"
+ xmlns:pdfaid="http://www.aiim.org/pdfa/ns/id/">
+<rdf:Description rdf:about="" xmp:CreateDate="{at}" xmp:ModifyDate="{at}" xmp:MetadataDate="{at}">
+<pdfaid:part>3</pdfaid:part><pdfaid:conformance>U</pdfaid:conformance>
+<dc:title><rdf:Alt><rdf:li xml:lang="x-default">{escape(page.title)}</rdf:li></rdf:Alt></dc:title>
+</rdf:Description></rdf:RDF></x:xmpmeta>"""
 
 
 def _lacking(points: Sequence[str], words: Words, most: int) -> list[str]:
@@ -135,11 +151,13 @@ class _Sheet:
         self.pdf.set_title(page.title)
         self.pdf.set_lang(page.language)
         self.pdf.set_creation_date(page.stored_at)
+        self.pdf.set_xmp_metadata(_archived(page))
         self.page, self.words = page, words
         self.width = self.pdf.epw
         self.half = (self.width - GUTTER) / 2
         self.pdf.add_page()  # text can only be measured on a page
         self.foot = [
+            *self._lines(page.legend, KEY, self.width),
             *self._lines(" ".join(page.sentences), STRONG, self.width),
             *(line for text in warnings for line in self._lines(text, BODY, self.width)),
         ]
@@ -178,6 +196,13 @@ class _Sheet:
                 self._place(pair)
         for line in self._closing():
             self._place([[line]])
+        before = self.pdf.page_no()
+        self._place([self._sign_here()])
+        appendix = self._appendix()
+        if appendix and self.pdf.page_no() == before:  # else a page has just begun
+            self._turn()
+        for line in appendix:
+            self._place([[line]])
 
     def _place(self, columns: Sequence[Column]) -> None:
         """Columns side by side at the present place, which then moves below them."""
@@ -205,15 +230,20 @@ class _Sheet:
         visit = [*self._heading(page.visit_heading), *self._facts(page.visit)]
         cautions = [line for text in page.cautions for line in self._caution(text, self.width)]
         cautions = [_space(1.0), *cautions]
-        return [[self._lines(page.heading, TITLE, self.width)], [person, visit], [cautions]]
+        site = [
+            *self._lines(page.site.name, HEADING, self.width),
+            *self._lines(page.site.address, BODY, self.width),
+        ]
+        heading = self._lines(page.heading, TITLE, self.width)
+        return [[[*site, *heading]], [person, visit], [cautions]]
 
     def _ears(self, sections: Sequence[Section]) -> list[tuple[Column, ...]]:
         """Both ears' columns, with pictures that are smaller when the page would be too short."""
-        for scale in (1.0, 0.95, 0.9, 0.85, SMALLEST_PICTURE):
+        for scale in (1.0, 0.9, 0.8, SMALLEST_PICTURE):
             columns = [self._section(section, scale) for section in sections]
             pairs = list(zip(*columns, strict=True))
             height = sum(max(map(_height, pair)) for pair in pairs)
-            if self.y + height + _height(self._legend()) <= self.bottom:
+            if self.y + height + _height(self._sign_here()) <= self.bottom:
                 break
         return pairs
 
@@ -223,6 +253,7 @@ class _Sheet:
         shade = section.alarming
         verdict = [
             *self._lines(section.headline, VERDICT, self.half, bar=bar, shade=shade),
+            *self._lines(section.sentence, STRONG, self.half, bar=bar, shade=shade),
             *self._lines(section.words, BODY, self.half, bar=bar, shade=shade),
             _space(1.0),
         ]
@@ -230,15 +261,15 @@ class _Sheet:
             self._heading(section.heading),
             verdict,
             [line for text in section.cautions for line in self._caution(text, self.half)],
+            [self._picture(section.shifts, scale)] if section.shifts else [],
             [self._picture(section.picture, scale)] if section.picture else [],
             self._table(section.table) if section.table else [],
             [_space(1.0), *self._facts(section.facts)],
-            self._lines(section.small_print, SMALL, self.half),
         ]
 
     def _closing(self) -> Column:
         page = self.page
-        lines = self._legend()
+        lines: Column = []
         if page.review:
             lines += self._heading(page.review_heading, self.width)
         for text in page.review:
@@ -250,8 +281,33 @@ class _Sheet:
             lines += self._lines(note.text, BODY, self.width)
         return lines
 
-    def _legend(self) -> Column:
-        return [_space(0.8), *self._lines(self.page.legend, KEY, self.width)]
+    def _sign_here(self) -> Column:
+        """Lines to sign on, side by side."""
+        labels = self.page.sign_here
+        if not labels:
+            return []
+        width = (self.width - GUTTER * (len(labels) - 1)) / len(labels)
+
+        def draw(x: float, y: float) -> None:
+            for number, label in enumerate(labels):
+                left = x + number * (width + GUTTER)
+                self._rule(left, y + SIGN, width, 0.2)
+                self._write(left, y + SIGN + 0.4, width, label, KEY, "L")
+
+        return [Piece(SIGN + KEY.line + 1.0, draw)]
+
+    def _appendix(self) -> Column:
+        """What stands behind each section, from the settings to the fingerprint."""
+        sections = [one for pair in self.page.rounds for one in pair if one.appendix]
+        if not sections:
+            return []
+        lines = self._heading(self.page.appendix_heading, self.width)
+        lines += self._lines(self.page.appendix_means, BODY, self.width)
+        for section in sections:
+            lines += [_space(1.5), *self._lines(section.heading, STRONG, self.width)]
+            for text in section.appendix:
+                lines += self._lines(text, BODY, self.width)
+        return lines
 
     def _heading(self, text: str, width: float | None = None) -> Column:
         width = width or self.half

@@ -1,5 +1,7 @@
 """Thresholds and shifts as a table and as a picture."""
 
+from collections.abc import Sequence
+
 from earshift.records import ExamRecord
 from earshift.report.audiogram import Drawing, Played, Reading, draw
 from earshift.report.content import Table
@@ -17,7 +19,12 @@ from earshift.report.words import Words
 
 
 def shift_table(
-    exam: ExamRecord, now: list[Reading], reference: list[Reading], verdict: Data, words: Words
+    exam: ExamRecord,
+    now: list[Reading],
+    reference: list[Reading],
+    verdict: Data,
+    tested_hz: Sequence[float],
+    words: Words,
 ) -> Table | None:
     shifts = {
         f: row
@@ -27,10 +34,11 @@ def shift_table(
     before = {each.frequency_hz: each for each in reference}
     after = {each.frequency_hz: each for each in now}
     undetermined = set(numbers(verdict.get("not_determinable_hz")))
-    evidence = set(numbers(verdict.get("evidence_hz"))) - undetermined
-    rows, censored = [], False
-    for f in sorted({*shifts, *before, *after}):
+    rows, censored, apart = [], False, False
+    frequencies = sorted({*shifts, *before, *after})
+    for f in frequencies:
         shift = shifts.get(f, {})
+        apart = apart or not _adds_up(before.get(f), number(shift.get("shift_db")), after.get(f))
         text = _interval(
             signed(number(shift.get("shift_db"))),
             signed(number(shift.get("low_db"))),
@@ -44,7 +52,7 @@ def shift_table(
             (
                 "".join(
                     (
-                        f"{words.evidence_mark} " if f in evidence else "",
+                        f"{words.tested_mark} " if f in tested_hz else "",
                         f"{words.undetermined_mark} " if f in undetermined else "",
                         hertz(f),
                     )
@@ -63,9 +71,10 @@ def shift_table(
         words.column_shift if verdict.get("rule") else words.column_shift_if_changed,
     )
     key = (
-        words.evidence_key if evidence else "",
+        words.tested_key if any(f in tested_hz for f in frequencies) else "",
         words.undetermined_key if undetermined else "",
         words.censored_key if censored else "",
+        words.apart_key if apart else "",
     )
     title = words.table_title.format(ear=words.ears[exam.ear], unit=words.units[exam.unit])
     return Table(title, columns, tuple(rows), tuple(filter(None, key)))
@@ -74,9 +83,25 @@ def shift_table(
 def threshold_table(exam: ExamRecord, now: list[Reading], words: Words) -> Table | None:
     if not now:
         return None
-    rows = tuple((hertz(each.frequency_hz), _level(each, words)) for each in now)
+    rows = tuple(
+        (
+            f"{words.tested_mark} {hertz(each.frequency_hz)}"
+            if each.tested
+            else hertz(each.frequency_hz),
+            _level(each, words),
+        )
+        for each in now
+    )
     title = words.table_title.format(ear=words.ears[exam.ear], unit=words.units[exam.unit])
-    return Table(title, (words.frequency, words.column_threshold), rows)
+    key = (words.tested_key,) if any(each.tested for each in now) else ()
+    return Table(title, (words.frequency, words.column_threshold), rows, key)
+
+
+def _adds_up(before: Reading | None, shift_db: float | None, after: Reading | None) -> bool:
+    """Whether the rounded numbers of a row do; one that lacks a number has nothing to add."""
+    if before is None or shift_db is None or after is None:
+        return True
+    return round(before.level_db_hl) + round(shift_db) == round(after.level_db_hl)
 
 
 def picture(

@@ -195,8 +195,12 @@ class Words:
     beyond_from: str = "> {value} (from {low})"
     below_to: str = "< {value} (to {high})"
     no_response: str = "no response at {value}"
-    evidence_mark: str = "◆"
-    evidence_key: str = "◆ the evidence comes from this frequency"
+    tested_mark: str = "◆"
+    tested_key: str = "◆ tones were given at this frequency; elsewhere estimated from neighbours"
+    apart_key: str = (
+        "Each column is estimated from all answers by itself and rounded, so reference and shift "
+        "need not add up exactly to now."
+    )
     undetermined_mark: str = "‡"
     undetermined_key: str = "‡ the rule cannot be judged at this frequency"
     censored_mark: str = "†"
@@ -212,9 +216,21 @@ class Words:
     picture_point: str = "{frequency} Hz {level}"
     picture_same: str = "The table has the same numbers."
     axis_frequency: str = "frequency (Hz)"
+    shift_picture: str = "{ear}: shift at each frequency"
+    shift_axis: str = "shift (dB), worse is down"
+    shift_rule: str = "rule: {size} dB"
+    shift_columns: Mapping[str, str] = field(
+        default_factory=lambda: {"mean": "average", "least": "least", "most": "most"}
+    )
+    shift_point: str = "{name} {low} to {high}"
+    shift_told: str = "95% intervals of the shift in dB: {points}."
     legend: str = (
-        "○ right ear, × left ear. Grey dashed: reference. Shaded: 95% interval. "
-        "▲ tone heard, ▽ not heard. Arrow ↙ ↘: no response up to that level."
+        "Symbols: ○ right ear, × left ear, where tones were given; line and shade: estimate and "
+        "95% interval. Grey dashed: reference. ▲ tone heard, ▽ not heard, repeated ones side by "
+        "side. Arrow ↙ ↘: no response up to that level."
+    )
+    legend_shifts: str = (
+        "Shifts: bars are 95% intervals, ◆ where tones were given, dashed where the rule begins."
     )
 
     # Small print
@@ -233,12 +249,42 @@ class Words:
         "{tones} tones."
     )
     effective_size: str = "Effective sample size behind these numbers: {sizes}."
-    limits_line: str = "Level limits: {limits}."
-    no_limits: str = "Level limits: none."
+    limits: Mapping[str, str] = field(
+        default_factory=lambda: {
+            "cap_db_hl": "Tones could not be louder than {value} {unit}.",
+            "start_db_hl": "Before the first answer they could not be louder than {value} {unit}.",
+            "above_heard_db": "A tone could be at most {value} dB louder than one heard at a "
+            "neighbouring frequency,",
+            "above_missed_db": "and at most {value} dB louder than one not heard there.",
+            "above_reference_db": "Once a tone had been heard, tones up to {value} dB above the "
+            "earlier threshold were allowed.",
+        }
+    )
+    limits_device: str = "Nothing was asked that the device cannot play."
+    limits_line: str = "Other limits: {limits}."
+    no_limits: str = "Levels were not limited."
+    appendix: str = "How this was worked out"
+    appendix_means: str = (
+        "Thresholds, shifts and probabilities are estimated together from all answers, by a model "
+        "of how people hear and answer; a 95% interval holds the true value for 95 of 100 such "
+        "ears. Where no tone was given, a value follows from its neighbours and from what is "
+        "usual."
+    )
+    another_result: str = "No further test"
+    another_result_means: str = "The result for this ear is above."
+
+    # Who stands for it
+    examiner_signs: str = "Examiner: name, signature, date"
+    reviewer_signs: str = "Reviewed by: name, signature, date"
 
     notes: str = "Notes"
     note_about: str = "{moment}, {author}"
     note_about_ear: str = "{moment}, {author}, {ear}"
+
+    plain_doctor: str = (
+        "Sudden or one-sided hearing loss, pain, discharge or dizziness: see a doctor today, "
+        "whatever this test says."
+    )
 
     # For the person whose ear it is. A key is a decision, or what was asked and the decision.
     plain_headlines: Mapping[str, str] = field(

@@ -25,10 +25,11 @@ from earshift.store.rows import Part
 
 
 @cache
-def newest_state() -> ScalarSelect[Any]:
+def newest_state(column: Any = t.exam_states.c.state) -> ScalarSelect[Any]:
+    """The newest state of an outer query's exam, or another column of its row."""
     states = t.exam_states
     return (
-        select(states.c.state)
+        select(column)
         .where(states.c.exam_id == t.exams.c.id)
         .correlate(t.exams)
         .order_by(states.c.id.desc())

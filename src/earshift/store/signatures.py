@@ -108,7 +108,7 @@ def text_of(connection: Connection, signature: Signature) -> str | None:
     if content is not None and sha256_of(content) != signature.sha256:
         raise StoreTrouble(
             f"signatures:{signature.id} does not match what is stored as signed",
-            advice="restore the newest backup that `earshift db check` finds in order",
+            advice="restore the newest backup that is in order",
         )
     return content
 

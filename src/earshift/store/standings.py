@@ -225,6 +225,13 @@ SHIFTS = {
     "waiting": "waiting",
     "closed": "closed",
 }
+# What was done after shifts, by people: the numbers of a programme, and kinds of follow-ups.
+DONE_AFTER = {
+    "letters": "letter",
+    "protectors": "protector",
+    "trainings": "training",
+    "referrals": "referral",
+}
 WHO = ("code", "name", "department", "job")
 
 
@@ -385,16 +392,40 @@ class Standings(Part):
             func.sum(one.c.complete).label("audiograms"),
             *(func.sum(one.c[name]).label(name) for name in SHIFTS),
         ).join(one, one.c.person_id == s.c.person_id)
-        numbers = ("people", "due", "overdue", "tested", "audiograms", *SHIFTS)
+        after = self._followed_up(first, wanted.today)
+        followed = select(
+            group.label("name"),
+            *(func.sum(after.c[name]).label(name) for name in DONE_AFTER),
+        ).join(after, after.c.person_id == s.c.person_id)
+        numbers = ("people", "due", "overdue", "tested", "audiograms", *SHIFTS, *DONE_AFTER)
         found: dict[str | None, dict[str, int]] = {}
         with reading(self.engine) as connection:
-            for query in (standing.group_by(group), done.group_by(group)):
-                for row in connection.execute(query):
+            for query in (standing, done, followed):
+                for row in connection.execute(query.group_by(group)):
                     known = {
                         name: int(n or 0) for name, n in row._mapping.items() if name != "name"
                     }
                     found.setdefault(row.name, dict.fromkeys(numbers, 0)).update(known)
         return found
+
+    def _followed_up(self, first: int, last: int) -> Any:
+        """One row a person for whom something was done after a shift, in these days."""
+        f, later = t.follow_ups, t.follow_ups.alias("later")
+        newer = select(later.c.id).where(
+            later.c.visit_id == f.c.visit_id, later.c.kind == f.c.kind, later.c.id > f.c.id
+        )
+        period = f.c.done_on.between(date.fromordinal(first), date.fromordinal(last))
+        each = (
+            select(people.owner_of_visit().label("person_id"), f.c.kind)
+            .select_from(f.join(t.visits, t.visits.c.id == f.c.visit_id))
+            .where(f.c.done, ~newer.exists(), period)
+            .subquery()
+        )
+        counted = (
+            func.max(case((each.c.kind == kind, 1), else_=0)).label(name)
+            for name, kind in DONE_AFTER.items()
+        )
+        return select(each.c.person_id, *counted).group_by(each.c.person_id).subquery()
 
     def employments(self, name: str) -> list[str]:
         """All departments, or all jobs, that anybody is in."""

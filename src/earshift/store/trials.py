@@ -103,6 +103,7 @@ def _newest() -> Select[Any]:
         exams.count_of(exams.voids_of_exam()).label("void"),
         exams.count_of(pressed).label("presses"),
         exams.count_of(opened).label("opened_after"),
+        exams.newest_state(t.exam_states.c.reason).label("reason"),
     ).where(t.exams.c.id == bindparam("exam_id"))
 
 
@@ -133,6 +134,7 @@ def snapshot_of(
         presses=newest.presses,
         carried=found.get(exam.continues or 0, ()),
         opened_after=newest.opened_after or 0,
+        reason=newest.reason or "",
         of_visit=of_visit,
         version=version,
     )

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from earshift.web.models import Answer, Device, ExamSummary, Input, Person, Words
+from earshift.web.models import Answer, Device, ExamSummary, Input, Line, Person, Words
 
 ProgrammeBy = Literal["department", "job"]
 
@@ -30,6 +30,37 @@ class Worklist(Answer):
     counts: dict[str, int]  # by reason
     departments: list[str]
     jobs: list[str]
+    backup: str | None  # what to say of backups, to who may make one
+
+
+class DayExam(Answer):
+    exam: str
+    ear: str
+    kind: str
+    state: str
+    answered: int
+    at_most: int
+    last_at: datetime | None  # of the newest answer
+    decision: str | None
+    held: str | None  # why the listener waits for the examiner
+
+
+class DayVisit(Answer):
+    visit: str
+    person: Person
+    started_at: datetime
+    mode: str
+    device: str | None
+    answered_by: str
+    going_on: bool
+    exams: list[DayExam]
+
+
+class Booths(Answer):
+    """The visits of today, those that go on first."""
+
+    today: date
+    visits: list[DayVisit]
 
 
 class SiteSetting(Answer):
@@ -37,10 +68,10 @@ class SiteSetting(Answer):
 
     name: str
     text: str
-    unit: str  # days, hours, or empty for yes or no
+    unit: str  # days, hours, or empty for yes or no and for text
     source: str
-    value: int | bool
-    default: int | bool
+    value: int | bool | str
+    default: int | bool | str
     lowest: int
     highest: int
     author: str | None  # nobody chose: as delivered
@@ -49,7 +80,11 @@ class SiteSetting(Answer):
 
 
 class NewSetting(Input):
-    value: Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=True, ge=0, le=99_999)]
+    value: (
+        Annotated[bool, Field(strict=True)]
+        | Annotated[int, Field(strict=True, ge=0, le=99_999)]
+        | Line
+    )
     reason: Words
 
 
@@ -73,6 +108,10 @@ class ProgrammeGroup(Answer):
     not_confirmed: int
     waiting: int
     closed: int
+    letters: int  # people told in writing of a shift in the period
+    protectors: int  # fitted or refitted
+    trainings: int
+    referrals: int
     confirmed_share: tuple[float, float, float] | None  # of the tested, with a 95 % interval
 
 

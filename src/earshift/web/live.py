@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from earshift.clinic.plan import CLINIC_RULE
-from earshift.clinic.session import Session
+from earshift.clinic.session import AWAY, Session
 from earshift.clinic.view import KnownProbabilities
 from earshift.engine.exam import Exam
 from earshift.engine.norms import population_norm
@@ -149,6 +149,8 @@ class Sessions:
             return
         if session.volume_problem:
             session.begin_practice_again(session.volume_problem)
+        elif _watched(session) and not session.done and session.away:
+            session.pause(AWAY)
         self.settle(session)
 
     def press(self, exam_id: int, author: str, after_onset_ms: float | None) -> None:
@@ -191,6 +193,12 @@ class Sessions:
         return views.live(
             session.view(), session.procedure, self._of(session.record.id).probabilities
         )
+
+
+def _watched(session: Session) -> bool:
+    """Whether a listener answers alone, but an examiner is there to be called."""
+    delivery = session.delivery
+    return delivery.answered_by == "listener" and delivery.mode == "supervised"
 
 
 def _warm_up() -> None:

@@ -431,7 +431,7 @@ class Progress(Answer):
 class Play(Answer):
     """All that a player needs: what to play now, through what, when, and how loud at most."""
 
-    state: str  # check, play, done, over, ended
+    state: str  # check, held, play, done, over, ended
     exam: Counted
     ear: str
     sound: SoundShown
@@ -460,6 +460,7 @@ class Exam(ExamSummary):
     play: Play | None
     can: list[str]
     link: LinkShown | None
+    held: str | None  # why the listener waits for the examiner
     released: bool
     remarks: list[str]
 
@@ -472,6 +473,7 @@ class Test(Answer):
 
 class NewLink(Answer):
     url: str
+    qr: list[str]  # its whole address as a QR code: rows of 1 (dark) and 0
     expires_at: datetime
 
 

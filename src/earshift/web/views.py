@@ -179,7 +179,8 @@ def exam(
     if record.kind == "screen" and record.state in ("done", "abandoned"):
         can.append("continue")
     listens, plays = session.delivery.answered_by == "listener", session.delivery.sound is not None
-    not_here = {"link": not listens, "release": not listens, "answer": listens, "resume": plays}
+    by_itself = plays and session.held is None
+    not_here = {"link": not listens, "release": not listens, "answer": listens, "resume": by_itself}
     can = [action for action in can if not not_here.get(action, False)]
     return m.Exam(
         **summary(store, record).model_dump(),
@@ -192,6 +193,7 @@ def exam(
         play=play(session, position) if record.kind != "audiogram" else None,
         can=can,
         link=None if link is None else m.LinkShown(expires_at=link.expires_at),
+        held=session.held,
         released=accounts.released(visit.id),
         remarks=list(session.delivery.remarks),
     )
@@ -296,7 +298,7 @@ def released(exam: records.ExamRecord, shown: dict[str, Any]) -> m.Released:
         ear=exam.ear,
         headline=told.headline,
         plain=[text for text in (told.found, told.sure, told.means, told.next_step) if text],
-        caution=ENGLISH.see_a_doctor,
+        caution=ENGLISH.plain_doctor,
         unit=shown.get("unit", exam.unit),
         thresholds=[_threshold(Threshold(**one)) for one in shown["thresholds"]],
         reference=[_threshold(Threshold(**one)) for one in shown["reference_thresholds"]],
@@ -426,7 +428,7 @@ def play(session: Session, position: m.Counted) -> m.Play:
             gap_ms=session.gap_ms,
         )
     return m.Play(
-        state=state[session.record.state],
+        state=state[session.record.state] if session.held is None else "held",
         exam=position,
         ear=session.record.ear,
         sound=sound(delivery),

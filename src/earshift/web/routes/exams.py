@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, HTTPException, Response
 
 from earshift.clinic.begin import begin_follow_up
 from earshift.clinic.plan import Plan, plan_again, plan_continuation
-from earshift.clinic.session import Session
+from earshift.clinic.session import HELD, WAITING, Session
 from earshift.engine.refusal import Conflict
 from earshift.records import ExamRecord
 from earshift.store import Store
@@ -105,14 +105,17 @@ def undo_answer(exam: m.Id, why: m.Undo, here: Here, user: Examiner) -> m.Exam:
 @router.post("/exams/{exam}/pause")
 def pause_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
     with here.changing(exam, user.name, "open") as session:
-        session.pause(why.reason or "paused by the examiner")
+        session.pause(f"{HELD}: {why.reason}" if why.reason else HELD)
         return here.exam(session, user.name)
 
 
 @router.post("/exams/{exam}/resume")
 def resume_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exam:
-    """Go on. A listener who answers alone goes on by checking the set-up instead."""
+    """Go on. A listener who answers alone goes on by checking the set-up, once they may."""
     with here.changing(exam, user.name, "open", "paused") as session:
+        if session.held is not None:
+            session.let_go()
+            return here.exam(session, user.name)
         _require_examiners(session)
         if session.delivery.sound is not None:
             raise Conflict("check the set-up to continue the exam")
@@ -164,5 +167,5 @@ def opened(here: Clinic, exam: ExamRecord, plan: Plan, user: str) -> m.Exam:
     """A new exam as the examiner sees it; one that a device plays waits for its set-up."""
     with here.sessions.changing(exam.id, user, planned=plan.procedure) as session:
         if session.delivery.sound is not None:
-            session.pause("waiting for the set-up")
+            session.pause(WAITING)
         return here.exam(session, user)

@@ -21,6 +21,7 @@ NUMBERS = (
     *("people", "due", "overdue", "tested", "audiograms"),
     *("confirmed", "not_confirmed", "waiting", "closed"),
 )
+AFTER = ("letters", "protectors", "trainings", "referrals")  # what was done about shifts
 
 
 def _found(here: Clinic, first: date | None, last: date | None, by: str) -> clinic.Programme:
@@ -57,8 +58,13 @@ def programme_file(
     found = _found(here, first, last, by)
     named = [*((one.name or "", one) for one in found.groups), ("everybody", found.everybody)]
     rows = [
-        [name, *(getattr(one, number) for number in NUMBERS), *(one.confirmed_share or ("",) * 3)]
+        [
+            name,
+            *(getattr(one, number) for number in NUMBERS),
+            *(one.confirmed_share or ("",) * 3),
+            *(getattr(one, number) for number in AFTER),
+        ]
         for name, one in named
     ]
-    columns = (by, *NUMBERS, "confirmed_share", "low", "high")
+    columns = (by, *NUMBERS, "confirmed_share", "low", "high", *AFTER)
     return as_csv(f"programme-{found.first}-{found.last}.csv", columns, rows)

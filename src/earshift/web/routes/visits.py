@@ -6,10 +6,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from earshift.clinic.review import report_bundle
+from earshift.clinic.review import report_of
 from earshift.devices.delivery import Delivery
 from earshift.engine.refusal import Conflict
 from earshift.store.accounts import LINK_HOURS
@@ -21,7 +21,7 @@ router = APIRouter(prefix="/api")
 
 
 @router.post("/visits/{visit_id}/link", status_code=HTTPStatus.CREATED)
-def make_link(visit_id: m.Id, here: Here, user: Examiner) -> m.NewLink:
+def make_link(visit_id: m.Id, here: Here, user: Examiner, request: Request) -> m.NewLink:
     """A link for the person tested: it can answer this visit's exams, and nothing else."""
     visit = here.visit(visit_id)
     exams = [
@@ -37,7 +37,18 @@ def make_link(visit_id: m.Id, here: Here, user: Examiner) -> m.NewLink:
     if here.settings.single_user and visit.mode == "self":  # whoever tests themselves may know
         here.accounts.release(visit.id, user.name)
     expires = datetime.now(UTC) + timedelta(hours=LINK_HOURS)
-    return m.NewLink(url=f"/listen#{secret}", expires_at=expires)
+    url = f"/listen#{secret}"
+    # A page says where it came from; a program may not.
+    origin = request.headers.get("origin") or str(request.base_url).rstrip("/")
+    return m.NewLink(url=url, qr=_qr(f"{origin}{url}"), expires_at=expires)
+
+
+def _qr(text: str) -> list[str]:
+    """A text as a QR code, rows of 1 and 0 without the quiet zone around them."""
+    import segno
+
+    code = segno.make_qr(text, error="m")
+    return ["".join("1" if dark else "0" for dark in row) for row in code.matrix]
 
 
 @router.delete("/visits/{visit_id}/link", status_code=HTTPStatus.NO_CONTENT)
@@ -58,7 +69,8 @@ def report_html(visit_id: m.Id, here: Here, user: Examiner) -> HTMLResponse:
 
     number = here.row("visits", visit_id)
     here.viewed(user, f"visits:{number}")
-    page = render_html(report_bundle(here.store, number))
+    bundle, site = report_of(here.store, number)
+    page = render_html(bundle, site=site)
     return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="report.html"'})
 
 
@@ -80,7 +92,8 @@ def report_pdf(
     here.viewed(user, f"visits:{number}")
     with tempfile.TemporaryDirectory(prefix="earshift-report-") as folder:
         file = Path(folder) / "report.pdf"
-        write_pdf(report_bundle(here.store, number), file, paper)
+        bundle, site = report_of(here.store, number)
+        write_pdf(bundle, file, paper, site=site)
         content = file.read_bytes()
     return Response(
         content,

@@ -11,7 +11,7 @@ import { linkPanel } from "./link.js";
 import { liveView } from "./live.js";
 import { complain, giveUp, handle, say, setHeading } from "./page.js";
 import { pageSound } from "./player.js";
-import { Refusal } from "./refusal.js";
+import { isLost } from "./refusal.js";
 
 const POLL_MS = 1000;
 const REST_MS = 5000; // of a test that is over
@@ -62,8 +62,13 @@ function showListener(exam) {
   const listens = exam.answered_by === "listener" && exam.can.includes("link");
   byId("listener").hidden = !listens;
   if (!listens) return;
-  link ??= linkPanel(byId("link"), exam.visit, () => state.look().catch(complain));
-  const text = exam.link ? word("listener", exam.play?.state ?? "check") : t("exam.no_link");
+  link ??= linkPanel(
+    byId("link"), exam.visit, () => state.look().catch(complain),
+    () => state.exam.link !== null,
+  );
+  const text = !exam.link ? t("exam.no_link")
+    : exam.held ? word("held", exam.held) : word("listener", exam.play?.state ?? "check");
+  byId("listener-state").className = exam.held ? "caution" : "";
   if (byId("listener-state").textContent !== text) byId("listener-state").textContent = text;
 }
 
@@ -77,7 +82,7 @@ async function follow() {
         if (lost) say(t("exam.back"));
         lost = false;
       } catch (error) {
-        if (!(error instanceof Refusal) || error.status !== 0) throw error;
+        if (!isLost(error)) throw error;
         if (!lost) complain(error);
         lost = true;
       }

@@ -33,6 +33,7 @@ export function createActions(state) {
     fill(
       byId("reports"),
       el("a", { class: "button", href: `${report}.pdf`, download: "report.pdf" }, t("exam.pdf")),
+      el("a", { class: "button", href: `${report}.pdf?paper=letter`, download: "report.pdf" }, t("exam.pdf_letter")),
       el("a", { class: "button", href: `${report}.html`, download: "report.html" }, t("exam.html")),
     );
   }

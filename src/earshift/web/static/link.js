@@ -2,7 +2,7 @@
 /* The listener's link: made, shown once, copied, ended. */
 
 import { at, post, remove, whoAmI } from "./api.js";
-import { el, fill, t } from "./dom.js";
+import { el, fill, svg, t } from "./dom.js";
 import { localTime } from "./format.js";
 import { acting, say } from "./page.js";
 
@@ -11,14 +11,17 @@ import { acting, say } from "./page.js";
  * @param {Element} place
  * @param {string} visit
  * @param {() => unknown} [changed] called when the link was made or ended
+ * @param {() => boolean} [inUse] whether a new link would end one that may be in use
  */
-export function linkPanel(place, visit, changed = () => {}) {
+export function linkPanel(place, visit, changed = () => {}, inUse = () => false) {
   const shown = el("div");
   const make = el("button", { type: "button", class: "main" }, t("link.make"));
   const end = el("button", { type: "button" }, t("link.end"));
   const link = at("/api/visits/{visit_id}/link", { visit_id: visit });
   fill(place, el("p", { class: "hint" }, t("link.what")), shown, el("div", { class: "row" }, make, end));
-  make.addEventListener("click", () => acting(make, create));
+  make.addEventListener("click", () => {
+    if (!inUse() || window.confirm(t("link.sure"))) acting(make, create);
+  });
   end.addEventListener("click", () =>
     acting(end, async () => {
       await remove(link);
@@ -47,8 +50,11 @@ export function linkPanel(place, visit, changed = () => {}) {
     const { single_user: alone } = await whoAmI();
     const attributes = { class: "button main", href: made.url, target: "_blank", rel: "noopener" };
     const open = alone ? el("a", attributes, t("link.open")) : null;
+    const here = ["localhost", "127.0.0.1", "[::1]"].includes(location.hostname);
     fill(
       shown,
+      el("p", {}, here ? t("link.only_here") : t("link.scan")),
+      here ? null : picture(made.qr),
       el("div", { class: "field" }, el("label", { for: "listener-link" }, t("link.address")), address),
       el("p", { class: "hint" }, t("link.until", { at: await localTime(made.expires_at) })),
       el("div", { class: "row" }, copy, open),
@@ -59,4 +65,20 @@ export function linkPanel(place, visit, changed = () => {}) {
     changed();
   }
   return { create };
+}
+
+const QUIET = 4; // modules of white around a QR code
+
+/**
+ * A QR code, dark on white whatever the colours of the page.
+ * @param {string[]} rows
+ */
+function picture(rows) {
+  const size = rows.length + 2 * QUIET;
+  const dark = rows.flatMap((row, y) =>
+    [...row].flatMap((one, x) => (one === "1" ? `M${x + QUIET} ${y + QUIET}h1v1h-1z` : [])),
+  );
+  return svg("svg", { class: "qr", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": t("link.qr") },
+    svg("rect", { width: size, height: size, fill: "#fff" }),
+    svg("path", { d: dark.join(""), fill: "#000" }));
 }

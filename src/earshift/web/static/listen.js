@@ -9,6 +9,8 @@ import { AGAIN_STEPS, FIRST_STEPS, createSetup, showPlannedDevice } from "./setu
 
 const CLICK_FOLLOWS_MS = 1000;
 const PRESSED_MS = 150;
+const HELD_MS = 1500; // how often a listener who waits for the examiner looks
+const RELEASED_MS = 5000; // how often the last page looks for the result
 
 const server = connect(location.hash.slice(1), (lost) => {
   byId("connection").textContent = lost ? t("listen.connection.lost") : "";
@@ -103,14 +105,46 @@ function showEnd({ released }) {
 async function proceed(play) {
   if (play.state === "check" || play.state === "play") {
     await setUp(play);
+  } else if (play.state === "held") {
+    await waitForExaminer();
   } else if (play.state === "done") {
     show("done");
   } else {
     sound.close();
-    if (play.state === "over") showEnd(play);
+    if (play.state === "over") await end(play);
     else show("ended");
   }
 }
+
+/** Only the examiner lets the test continue. */
+async function waitForExaminer() {
+  show("held");
+  let play;
+  do {
+    await later(HELD_MS);
+    play = await server.play();
+  } while (play.state === "held");
+  await proceed(play);
+}
+
+/**
+ * The end, and the result as soon as it is released.
+ * @param {Play} play
+ */
+async function end(play) {
+  showEnd(play);
+  let { released } = play;
+  while (!released) {
+    await later(RELEASED_MS);
+    if (document.hidden) continue;
+    const now = await server.play();
+    ({ released } = now);
+    if (released) showEnd(now);
+  }
+}
+
+/** @param {number} ms */
+const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 /** @type {Record<string, (value: string) => unknown>} */
 const actions = {

@@ -2,7 +2,7 @@
 /* What the examiner's pages do alike: messages, refusals, forms, the heading. */
 
 import { byId, el, fill, t, word } from "./dom.js";
-import { Refusal } from "./refusal.js";
+import { Refusal, isLost } from "./refusal.js";
 
 /** The handle in this page's address. */
 export const handle = () => document.body.dataset.handle ?? "";
@@ -51,8 +51,8 @@ export function giveUp(error) {
  */
 export function reasonOf(error) {
   if (!(error instanceof Refusal)) throw error;
-  if (error.message) return error.message;
-  return error.status === 0 ? t("error.offline") : word("error", error.status);
+  if (isLost(error)) return t("error.offline");
+  return error.message || word("error", error.status);
 }
 
 /**

@@ -25,6 +25,7 @@ function row(group, name) {
     name, group.people, group.due, group.overdue, group.tested, group.audiograms,
     share ? t("programme.share", { n: group.confirmed, p, low, high }) : group.confirmed,
     group.not_confirmed, group.waiting, group.closed,
+    group.letters, group.protectors, group.trainings, group.referrals,
   ];
 }
 
@@ -36,7 +37,8 @@ async function show() {
     found.by === "job" ? t("person.job") : t("person.department"),
     t("programme.people"), t("programme.due"), t("programme.overdue"), t("programme.tested"),
     t("programme.audiograms"), t("programme.confirmed"), t("programme.not_confirmed"),
-    t("programme.waiting"), t("programme.closed"),
+    t("programme.waiting"), t("programme.closed"), t("programme.letters"),
+    t("programme.protectors"), t("programme.trainings"), t("programme.referrals"),
   ];
   const rows = found.groups.map((group) => row(group, group.name ?? t("programme.nameless")));
   const caption = t("programme.caption", { first: found.first, last: found.last });

@@ -179,5 +179,10 @@ async function load() {
   await show(await get(at("/api/visits/{visit_id}/review", names)));
 }
 
+for (const link of document.querySelectorAll("a[data-file]")) {
+  if (link instanceof HTMLAnchorElement) {
+    link.href = `/api/visits/${encodeURIComponent(handle())}/${link.dataset.file}`;
+  }
+}
 inputOf("done_on").value = today();
 load().catch(giveUp);

@@ -9,6 +9,7 @@ import { complain, onSubmit, say, typed } from "./page.js";
 /** @param {SiteSetting} setting */
 function shown(setting) {
   if (typeof setting.value === "boolean") return setting.value ? t("settings.yes") : t("settings.no");
+  if (typeof setting.value === "string") return setting.value || t("settings.not_given");
   return t("settings.amount", { n: setting.value, unit: setting.unit });
 }
 
@@ -22,7 +23,19 @@ function valueInput(setting) {
     return el("select", shared, options);
   }
   const { lowest: min, highest: max, value } = setting;
+  if (typeof value === "string") {
+    return el("input", { ...shared, type: "text", required: min > 0, maxlength: max, value });
+  }
   return el("input", { ...shared, type: "number", inputmode: "numeric", min, max, step: 1, value });
+}
+
+/**
+ * @param {SiteSetting} setting
+ * @param {string} text
+ */
+function valueOf(setting, text) {
+  if (typeof setting.value === "string") return text;
+  return typeof setting.value === "boolean" ? text === "true" : Number(text);
 }
 
 /**
@@ -44,7 +57,7 @@ async function card(setting, mayChange) {
       el("button", { type: "submit" }, t("settings.save"))));
   onSubmit(form, async (fields) => {
     const typedValue = typed(fields, "value");
-    const value = typeof setting.value === "boolean" ? typedValue === "true" : Number(typedValue);
+    const value = valueOf(setting, typedValue);
     await post(at("/api/settings/{name}", { name }), { value, reason: typed(fields, "reason") });
     say(t("settings.saved"));
     await show();

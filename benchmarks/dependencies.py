@@ -1,0 +1,125 @@
+"""What the base install and each extra bring along, what for, and what they cost on disk.
+
+Run it in an environment with all extras, `python benchmarks/dependencies.py docs`: it writes
+docs/dependencies.md from pyproject.toml and from the files of the installed packages.
+"""
+
+import re
+import sys
+import tomllib
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parents[1]
+SERVES = {
+    "numpy": "arrays: everything is computed with them",
+    "scipy": "special functions, splines of simulated listeners, Halton sequences",
+    "numba": "compiles the kernels of psychometric fields (`es.Exam`, screens by a protocol)",
+    "matplotlib": "`plot()`, the demo's picture, figures of studies and reports",
+    "typer": "the command `earshift`",
+    "rich": "tables on the command line",
+    "sqlalchemy": "the store: people, exams and results in SQLite or PostgreSQL",
+    "alembic": "upgrades of the store's tables",
+    "platformdirs": "where the store lies unless you say so",
+    "argon2-cffi": "passwords of the web app",
+    "fastapi": "the web app and its API",
+    "pydantic": "checks of what the web app is sent",
+    "uvicorn": "serves the web app",
+    "jinja2": "pages of the web app, reports in HTML",
+    "fpdf2": "reports in PDF",
+    "uharfbuzz": "names of any script in a PDF",
+    "joblib": "studies on several cores",
+    "polars": "`to_frame()`, Parquet, tables of studies",
+    "distributed": "studies on a Dask cluster",
+    "psycopg": "PostgreSQL",
+}
+MEGABYTE = 1e6
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[-_.]+", "-", text).lower()
+
+
+def needed(requirement: str, extra: str = "") -> list[str]:
+    """Packages that a requirement brings along, itself first, on this machine."""
+    found: list[str] = []
+    queue = [(Requirement(requirement), extra)]
+    while queue:
+        wanted, _ = queue.pop(0)
+        name = _name(wanted.name)
+        if name in found:
+            continue
+        try:
+            package = distribution(name)
+        except PackageNotFoundError:
+            continue
+        found.append(name)
+        for line in package.requires or ():
+            inner = Requirement(line)
+            extras = wanted.extras or {""}
+            if inner.marker is None or any(inner.marker.evaluate({"extra": e}) for e in extras):
+                queue.append((inner, ""))
+    return found
+
+
+def megabytes(name: str) -> float:
+    """Size of a package's files on disk, its compiled Python aside."""
+    total = 0
+    for file in distribution(name).files or ():
+        path = Path(str(file.locate()))
+        if path.suffix != ".pyc" and path.is_file():
+            total += path.stat().st_size
+    return total / MEGABYTE
+
+
+def table(requirements: list[str], seen: set[str]) -> tuple[list[str], float]:
+    """Lines of a table, and megabytes in all; what was seen before costs nothing more."""
+    rows, whole = [], 0.0
+    for requirement in requirements:
+        name = _name(Requirement(requirement).name)
+        new = [one for one in needed(requirement) if one not in seen]
+        seen.update(new)
+        cost = sum(map(megabytes, new))
+        whole += cost
+        rest = [f"{one} {megabytes(one):.0f}" for one in new[1:] if megabytes(one) >= 1.0]
+        brings = ", ".join(rest) or "-"
+        rows.append((cost, f"| {name} | {SERVES[name]} | {cost:.1f} | {brings} |"))
+    return [line for _, line in sorted(rows, key=lambda row: -row[0])], whole
+
+
+def page() -> str:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    seen: set[str] = set()
+    parts = [
+        "# Dependencies",
+        "",
+        "<!-- Written by `make dependencies` (benchmarks/dependencies.py). -->",
+        "",
+        "What each package serves, and what it adds on disk in MB, with what it brings along that",
+        "no package before it in this page brought. Files of packages as installed on Linux with",
+        f"Python {'.'.join(map(str, sys.version_info[:2]))}; caches of compiled Python aside.",
+    ]
+    head = ["", "| package | serves | MB | of these, brought along |", "|---|---|---|---|"]
+    rows, whole = table(project["dependencies"], seen)
+    parts += ["", f"## Base install: {whole:.0f} MB", "", "`pip install earshift`.", *head, *rows]
+    for extra, requirements in project["optional-dependencies"].items():
+        if extra in ("dev", "docs", "all"):
+            continue
+        own = [one for one in requirements if not one.startswith("earshift[")]
+        rows, more = table(own, seen)
+        parts += ["", f"## Extra `{extra}`: {more:.0f} MB more", ""]
+        parts += [f"`pip install 'earshift[{extra}]'`.", *head, *rows]
+    parts += [
+        "",
+        "`earshift[all]` has all of them. numba and its compiler cannot be left out: `es.Exam` and",
+        "screens by a protocol run on compiled kernels. Exams and screens of a clinic",
+        "(`Exam.clinical`, `Screen(rule=...)`) never load them.",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    (Path(sys.argv[1]) / "dependencies.md").write_text(page(), encoding="utf-8")
