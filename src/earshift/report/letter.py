@@ -89,8 +89,8 @@ def _paragraphs(bundle: VisitBundle, shifts: Sequence[ShiftFinding]) -> tuple[st
     ]
     why = (
         "An average that is 10 dB or more worse is called a standard threshold shift (29 CFR "
-        "1910.95(g)(10)). Small changes of hearing often go unnoticed; they are found so early "
-        "that what is left can be protected. The regulation asks that you are told of it in "
+        "1910.95(g)(10)). Such a change often goes unnoticed; found early, it is a reason to "
+        "protect the hearing that you have. The regulation asks that you are told of it in "
         "writing (29 CFR 1910.95(g)(8))."
     )
     return (first[0].upper() + first[1:], *found, *others, why)

@@ -10,9 +10,10 @@ from earshift.engine.refusal import Refusal
 from earshift.records import VisitBundle
 from earshift.report.content import Letterhead
 from earshift.report.letter import Letter, compose_letter
-from earshift.report.pdf import PAPERS, _Font
+from earshift.report.pdf import PAPERS, _Font, archived
 
 MARGIN, FOOT = 25.0, 20.0  # mm
+INDENT = 6.0  # mm, of what has a number before it
 LINE = 5.2  # mm, of text of 10.5 points
 TEXT, HEAD, SMALL = 10.5, 13.0, 7.0  # points
 
@@ -26,7 +27,7 @@ def letter_pdf(
     """The letter of a signed visit as PDF on "a4" or "letter"."""
     if paper not in PAPERS:
         raise Refusal(f"paper must be one of {', '.join(PAPERS)}, got {paper!r}")
-    pdf = FPDF(unit="mm", format=paper)
+    pdf = FPDF(unit="mm", format=paper, enforce_compliance="PDF/A-3U")
     try:
         font = _Font(pdf, [Path(one) for one in fonts])
         _fill(pdf, font.covered(compose_letter(bundle, site)))
@@ -43,6 +44,7 @@ def _fill(pdf: FPDF, letter: Letter) -> None:
     pdf.set_title(letter.title)
     pdf.set_lang("en")
     pdf.set_creation_date(letter.signed_at)
+    pdf.set_xmp_metadata(archived(letter.title, letter.signed_at))
     pdf.add_page()
 
     def write(text: str, size: float = TEXT, bold: bool = False, after: float = 0.0) -> None:
@@ -64,7 +66,12 @@ def _fill(pdf: FPDF, letter: Letter) -> None:
         write(text, after=2.5)
     write(letter.steps_heading, bold=True, after=1.0)
     for number, step in enumerate(letter.steps, 1):
-        write(f"{number}.  {step}", after=1.0)
+        pdf.set_font("report", size=TEXT)
+        pdf.cell(INDENT, LINE, f"{number}.")
+        pdf.set_left_margin(MARGIN + INDENT)
+        write(step, after=1.0)
+        pdf.set_left_margin(MARGIN)
+        pdf.set_x(MARGIN)
     pdf.ln(2.0)
     for text in letter.closing:
         write(text, after=2.5)

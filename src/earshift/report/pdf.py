@@ -8,7 +8,7 @@ page goes on there. The fixed sentences stand at the foot of every page.
 import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC
+from datetime import UTC, datetime
 from html import escape
 from io import BytesIO
 from itertools import zip_longest
@@ -81,16 +81,16 @@ def lay_out(page: Page, paper: str, fonts: Sequence[Path], words: Words) -> tupl
                 opened.ttfont.close()
 
 
-def _archived(page: Page) -> str:
+def archived(title: str, stored_at: datetime) -> str:
     """What a PDF/A-3u file says of itself; its moment is that of the rows, not of the printing."""
-    at = page.stored_at.astimezone(UTC).isoformat(timespec="seconds")
+    at = stored_at.astimezone(UTC).isoformat(timespec="seconds")
     return f"""<x:xmpmeta xmlns:x="adobe:ns:meta/">
 <rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"
  xmlns:dc="http://purl.org/dc/elements/1.1/" xmlns:xmp="http://ns.adobe.com/xap/1.0/"
  xmlns:pdfaid="http://www.aiim.org/pdfa/ns/id/">
 <rdf:Description rdf:about="" xmp:CreateDate="{at}" xmp:ModifyDate="{at}" xmp:MetadataDate="{at}">
 <pdfaid:part>3</pdfaid:part><pdfaid:conformance>U</pdfaid:conformance>
-<dc:title><rdf:Alt><rdf:li xml:lang="x-default">{escape(page.title)}</rdf:li></rdf:Alt></dc:title>
+<dc:title><rdf:Alt><rdf:li xml:lang="x-default">{escape(title)}</rdf:li></rdf:Alt></dc:title>
 </rdf:Description></rdf:RDF></x:xmpmeta>"""
 
 
@@ -151,7 +151,7 @@ class _Sheet:
         self.pdf.set_title(page.title)
         self.pdf.set_lang(page.language)
         self.pdf.set_creation_date(page.stored_at)
-        self.pdf.set_xmp_metadata(_archived(page))
+        self.pdf.set_xmp_metadata(archived(page.title, page.stored_at))
         self.page, self.words = page, words
         self.width = self.pdf.epw
         self.half = (self.width - GUTTER) / 2
