@@ -56,12 +56,15 @@ def past(clinic: Clinic) -> dict[str, str]:
         "begin": f"/people/{changed}/test",
         "decided": f"/exams/{screen['exams'][0]['id']}",
         "under way": f"/exams/{under_way['id']}",
+        "review": f"/visits/{screen['visit']}/review",
+        "rooms": "/rooms",
         "devices": "/devices",
         "worklist": "/worklist",
         "programme": "/programme",
         "settings": "/settings",
         "device": f"/devices/{device}",
         "import": "/import",
+        "booths": "/booths",
         "try": "/try",
         "about": "/about",
         "docs": "/api/docs",
@@ -724,6 +727,42 @@ def test_a_roster_is_looked_at_before_it_changes_anything(
     page.get_by_role("button", name="Import now").click()
     expect(outcome).to_contain_text("Added: 1. Changed: 1.")
     assert clinic.get(f"/api/people/{known}")["department"] == "Press shop"
+
+
+def test_all_booths_are_seen_at_once_and_a_lost_connection_comes_back(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    exams = {}
+    for name in ("booth 1", "booth 2"):
+        device = clinic.post("/api/devices", {"name": name})["id"]
+        person = clinic.person(f"In {name}", name, references=("right",))
+        exams[name] = clinic.begin(person, device=device)["exams"][0]["id"]
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/booths")
+    first = page.locator(".booths .card").filter(has_text="In booth 1")
+    expect(first).to_contain_text("0 of at most")
+    expect(page.locator(".booths .card").filter(has_text="In booth 2")).to_be_visible()
+    page.route("**/api/booths/live", lambda route: route.fulfill(status=502, body="bad gateway"))
+    expect(page.locator("#problem")).to_contain_text("not responding")
+    page.unroute("**/api/booths/live")
+    clinic.answer(exams["booth 1"], ear(REFERENCE), most=1)
+    expect(first).to_contain_text("1 of at most")
+    expect(page.locator("#message")).to_contain_text("connection is back")
+    clinic.post(f"/api/exams/{exams['booth 2']}/abandon", {"reason": "test"})
+    expect(page.locator("#finished")).to_contain_text("In booth 2")
+
+
+def test_visits_are_exported_by_day(page: Page, address: str, clinic: Clinic) -> None:
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/import")
+    page.get_by_label("From").fill("2001-01-01")
+    page.get_by_label("To", exact=True).fill("2001-12-31")
+    page.get_by_role("button", name="Export").click()
+    expect(page.locator("#problem")).to_contain_text("no visits in these days")
+    page.get_by_label("To", exact=True).fill("")
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Export").click()
+    assert begun.value.suggested_filename.startswith("visits-csv-")
 
 
 def test_a_simulated_person_is_stored_nowhere(page: Page, address: str, clinic: Clinic) -> None:
