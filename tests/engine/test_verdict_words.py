@@ -89,14 +89,14 @@ def test_the_sentence_that_everybody_reads() -> None:
         (
             {"decision": "notch", "protocol": "notch", "rule": None,
              "amount": Amount("dip", NODES, 12, 17, 22, 10)},
-            "Right ear: the worst of 3-6 kHz is 12 to 22 dB worse than 2 and 8 kHz (a notch: "
-            "10 dB). Probability 98 %, 7 tones.",
+            "Right ear: a notch around 3-6 kHz; the worst of 3-6 kHz is 12 to 22 dB worse than 2 "
+            "and 8 kHz (a notch: 10 dB). Probability 98 %, 7 tones.",
         ),
         (
             {"decision": "no notch", "protocol": "notch", "rule": None, "p_changed": 0.02,
              "amount": Amount("dip", NODES, -12, -3, 4, 10)},
-            "Right ear: the worst of 3-6 kHz is between 12 dB better and 4 dB worse than 2 and 8 "
-            "kHz (a notch: 10 dB). Probability of a notch: 2 %, 7 tones.",
+            "Right ear: no notch around 3-6 kHz; the worst of 3-6 kHz is between 12 dB better and "
+            "4 dB worse than 2 and 8 kHz (a notch: 10 dB). Probability of a notch: 2 %, 7 tones.",
         ),
         (
             {"rule": None, "protocol": "default", "amount": None},

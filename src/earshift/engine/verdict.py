@@ -194,6 +194,8 @@ class Verdict:
             return f"{said[0].upper()}{said[1:]}{self._how_sure}"
         if found and self.decision == "inconclusive":
             found = f"not decided; {found}"
+        elif found and self.protocol == NOTCH:
+            found = f"{answer}; {found}"
         return f"{ear.capitalize()} ear: {found or answer}{self._how_sure}"
 
     @property
