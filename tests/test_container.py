@@ -20,7 +20,7 @@ def test_the_app_runs_as_somebody_without_rights() -> None:
 
 def test_kernels_are_compiled_while_it_is_built() -> None:
     assert "NUMBA_CPU_NAME=generic" in TEXT  # on whatever machine it runs later
-    assert TEXT.index("NUMBA_CACHE_DIR=") < TEXT.index("earshift simulate") < TEXT.index("\nUSER ")
+    assert TEXT.index("NUMBA_CACHE_DIR=") < TEXT.index("earshift warm") < TEXT.index("\nUSER ")
 
 
 def test_what_it_copies_and_installs_is_there() -> None:

@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import venv
 import zipfile
 from collections.abc import Sequence
@@ -132,20 +133,38 @@ def of_the_library(programs: Path, sdist: Path, wheel: Path) -> None:
     demand("earshift[clinic]" in done.stderr, "a command of the clinic names its extra")
 
 
+def direct() -> list[str]:
+    """What the package asks for itself, extras included."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    wanted = [*project["dependencies"]]
+    for extra in ("clinic", "study", "cluster", "postgresql"):
+        wanted += [one for one in extras[extra] if not one.startswith("earshift[")]
+    return wanted
+
+
+def frozen_in(programs: Path, python: Path) -> list[str]:
+    """What an environment holds, one line for each package."""
+    command = [programs / "uv", "pip", "freeze", "--python", python]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
 def tested(programs: Path, sdist: Path, wheel: Path, name: str, tests: Sequence[str]) -> None:
     """The fast tests against the wheel, with the oldest or the newest dependencies."""
     python = environment(programs, name)
     install = [programs / "uv", "pip", "install", "--quiet", "--python", python]
-    resolution = "lowest-direct" if name == "oldest" else "highest"
-    call([*install, "--resolution", resolution, f"{wheel}[all]"])
-    held = FOLDER / f"{name}.txt"
-    frozen = subprocess.run(
-        [programs / "uv", "pip", "freeze", "--python", python],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    held.write_text("".join(f"{line}\n" for line in frozen.splitlines() if "==" in line))
-    call([*install, "-c", held, f"{wheel}[all,dev]"])
-    print("".join(f"  {line}\n" for line in frozen.splitlines() if re.match(KEY, line)))
+    if name == "oldest":
+        # A wheel's own requirements count as somebody else's: named here, they are direct ones.
+        call([*install, "--resolution", "lowest-direct", *direct(), wheel])
+        held = FOLDER / "oldest.txt"
+        names = {re.split(r"[\[><=]", one)[0].lower() for one in direct()}
+        kept = [line for line in frozen_in(programs, python) if line.partition("==")[0] in names]
+        held.write_text("".join(f"{line}\n" for line in kept))
+        call([*install, "-c", held, f"{wheel}[all,dev]"])
+    else:
+        call([*install, f"{wheel}[all,dev]"])
+    frozen = frozen_in(programs, python)
+    print("".join(f"  {line}\n" for line in frozen if re.match(KEY, line)))
     folder = beside(sdist, name)
     left_out = [f"--deselect={path}" for path in OF_THE_SOURCE]
     call([python, "-m", "pytest", "-q", "-m", FAST, *left_out, *tests], folder)

@@ -13,7 +13,7 @@ WRONG_USE, NOT_FINISHED, STORE_TROUBLE = 2, 3, 4
 
 # What the extra `clinic` brings: records, reports and the web app.
 CLINIC = {
-    "alembic", "argon2", "fastapi", "fpdf", "jinja2", "platformdirs", "pydantic", "sqlalchemy",
+    "alembic", "argon2", "fastapi", "fpdf", "jinja2", "pydantic", "segno", "sqlalchemy",
     "starlette", "uharfbuzz", "uvicorn",
 }  # fmt: skip
 
