@@ -15,7 +15,7 @@ from earshift.clinic.review import (
     add_follow_up,
     add_room_noise,
     letter_of,
-    report_bundle,
+    report_of,
     require_reviewer,
     review_of,
     reviews_of,
@@ -64,6 +64,11 @@ def shifted(store: Store, person: Person, level: float = 35.0) -> tuple[int, int
 
 def text_of(html: str) -> str:
     return " ".join(" ".join(Document(html).texts).split())
+
+
+def report_page(store: Store, visit_id: int) -> str:
+    bundle, site = report_of(store, visit_id)
+    return text_of(render_html(bundle, site=site))
 
 
 # What the rules say
@@ -180,13 +185,16 @@ def test_what_was_not_heard_is_at_least(clinic: Store, worker: Person) -> None:
 
 def test_a_signed_report_is_made_from_what_was_signed(clinic: Store, worker: Person) -> None:
     _, visit = shifted(clinic, worker)
+    change_setting(clinic, "site_name", "Mill Clinic", author="kp", reason="ours")
     review = review_of(clinic, visit)
     assert (review.signed, review.signatures, review.obstacle) == (None, (), "")
     signature = sign(clinic, visit, seen=review.seen, **SIGNER)
+    change_setting(clinic, "site_name", "Hill Clinic", author="kp", reason="moved")
     clinic.correct_person(worker.id, author="mh", reason="married", name="Ann Young")
     clinic.add_note(worker.id, author="mh", text="written later", visit_id=visit)
-    page = text_of(render_html(report_bundle(clinic, visit)))
+    page = report_page(clinic, visit)
     assert "Ann Öz" in page
+    assert "Mill Clinic" in page
     assert "Ann Young" not in page
     assert "written later" not in page
     assert "Electronically signed by Dr K. Park, reviewed, on " in page
@@ -197,7 +205,7 @@ def test_a_signed_report_is_made_from_what_was_signed(clinic: Store, worker: Per
     amended = sign(
         clinic, visit, amends=signature.id, reason="new name", **{**SIGNER, "meaning": "approved"}
     )
-    page = text_of(render_html(report_bundle(clinic, visit)))
+    page = report_page(clinic, visit)
     assert "Ann Young" in page
     assert "This amends the signature of Dr K. Park" in page
     assert review_of(clinic, visit).signatures == (signature, amended)
@@ -252,7 +260,7 @@ def test_an_erased_person_leaves_signature_and_hash(clinic: Store, worker: Perso
     clinic.erase_person(worker.id, author="mh", reason="asked")
     review = review_of(clinic, visit)
     assert (review.signed, review.signatures) == (None, (signature,))
-    page = text_of(render_html(report_bundle(clinic, visit)))
+    page = report_page(clinic, visit)
     assert signature.sha256 in page
     assert "What was signed was erased with the person" in page
     assert "Ann" not in page
@@ -415,6 +423,6 @@ def test_wrong_room_noise_is_refused(clinic: Store, levels: dict[str, Any], said
 def test_room_noise_is_on_the_report(clinic: Store, worker: Person) -> None:
     _, visit = shifted(clinic, worker)
     add_room_noise(clinic, QUIET, author="mh", measured_on=on(99), zone=ZONE, room="booth 1")
-    page = text_of(render_html(report_bundle(clinic, visit)))
+    page = report_page(clinic, visit)
     assert "Room noise measured on 2020-04-14, booth 1: 500 Hz 30 dB" in page
     assert "no limit known for unknown earphones" in page

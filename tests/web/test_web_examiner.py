@@ -56,6 +56,8 @@ def past(clinic: Clinic) -> dict[str, str]:
         "begin": f"/people/{changed}/test",
         "decided": f"/exams/{screen['exams'][0]['id']}",
         "under way": f"/exams/{under_way['id']}",
+        "review": f"/visits/{screen['visit']}/review",
+        "rooms": "/rooms",
         "devices": "/devices",
         "worklist": "/worklist",
         "programme": "/programme",
@@ -1009,3 +1011,74 @@ def test_relative_levels_are_never_called_hearing_levels(signed_in: Page, addres
     shown = signed_in.locator("#main").text_content() or ""
     assert "relative dB" in shown
     assert "dB HL" not in shown
+
+
+def test_what_was_not_tested_does_not_look_tested(signed_in: Page, address: str) -> None:
+    signed_in.goto(f"{address}/login")
+    twice = [trial("tone", 20, heard=True), trial("tone", 20, heard=False)]
+    levels = [reading(500, 10), reading(1000, 20), reading(2000, 40)]
+    data: dict[str, object] = {
+        "ear": "right", "unit": "dB HL", "thresholds": levels, "tested_hz": [1000],
+        "reference": levels, "reference_tested_hz": [500, 1000], "trials": twice,
+    }  # fmt: skip
+    draw(signed_in, data)
+    picture = signed_in.locator(".picture svg")
+    assert picture.locator(".now circle").count() == 1
+    assert picture.locator(".now line").count() == 2
+    assert picture.locator(".reference circle").count() == 2
+    places = [mark.get_attribute("points") for mark in picture.locator(".tone").all()]
+    middles = {(points or "").split(" ")[2].split(",")[0] for points in places}
+    assert len(middles) == 2  # the same tone twice, side by side
+
+
+def test_the_verdict_is_a_sentence_then_a_picture_then_the_rest(
+    signed_in: Page, address: str, past: dict[str, str]
+) -> None:
+    signed_in.set_viewport_size(DESK)
+    settled(signed_in, address + past["decided"])
+    sentence = signed_in.locator("#verdict .sentence").text_content() or ""
+    assert re.fullmatch(
+        r"Right ear: average at 2-4 kHz is \d+ to \d+ dB worse than in \d{4} \(rule: 10 dB\)\. "
+        r"Probability [\d.]+ %, \d+ tones\.",
+        sentence,
+    )
+    shifts = signed_in.locator("#shifts .picture svg")
+    expect(shifts).to_be_visible()
+    assert shifts.locator(".interval.amount").count() == 1
+    assert shifts.locator(".interval.tested .middle").count() >= 1
+    assert shifts.locator(".limit").count() == 4  # over the average and its three frequencies
+    expect(shifts).to_contain_text("10 dB")
+    tops = [
+        (signed_in.locator(place).bounding_box() or {"y": 0.0})["y"]
+        for place in ("#verdict .sentence", "#shifts .picture", "#counts")
+    ]
+    assert tops == sorted(tops)
+    for paper in ("a4", "letter"):
+        with signed_in.expect_download() as saved:
+            name = {"a4": "PDF, A4", "letter": "PDF, US Letter"}[paper]
+            signed_in.get_by_role("link", name=name).click()
+        assert Path(saved.value.path()).read_bytes().startswith(b"%PDF")
+
+
+def test_a_persons_page_says_the_verdict_and_draws_baseline_against_now(
+    signed_in: Page, address: str, past: dict[str, str]
+) -> None:
+    settled(signed_in, address + past["person"])
+    expect(signed_in.locator("#exams")).to_contain_text("Right ear: average at 2-4 kHz is")
+    against = signed_in.locator("#history .audiogram.right:has(.now):has(.reference)").first
+    expect(against).to_be_visible()
+    levels = signed_in.locator("#history .chart.right").first
+    expect(levels).to_contain_text("3000 Hz")
+    assert levels.locator("polyline.line").count() == len(REFERENCE)  # every frequency has its line
+    assert levels.locator(".dot.open").count() >= 1  # from the screen
+
+
+def test_the_site_gets_its_name(signed_in: Page, address: str) -> None:
+    settled(signed_in, f"{address}/settings")
+    card = signed_in.locator("section.card", has_text="The site's name")
+    expect(card.locator(".setting")).to_have_text("not given")
+    card.locator("summary").click()
+    card.get_by_label("New value").fill("Example Works")
+    card.get_by_label("Reason").fill("as on our letters")
+    card.get_by_role("button").click()
+    expect(card.locator(".setting")).to_have_text("Example Works")

@@ -50,12 +50,10 @@ def report(
         if out.exists() and not yes and not confirmed(f"{out} exists. Overwrite it?"):
             typer.echo("Nothing was written", err=True)
             raise typer.Exit(NOT_FINISHED)
-        from earshift.clinic.review import report_bundle
-        from earshift.clinic.site import letterhead
+        from earshift.clinic.review import report_of
         from earshift.report import write_html, write_pdf
 
-        site = letterhead(store)
-        bundle = report_bundle(store, visit_id)
+        bundle, site = report_of(store, visit_id)
         if kind == ".html":
             write_html(bundle, out, site=site)
             warnings = []

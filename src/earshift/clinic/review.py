@@ -13,11 +13,12 @@ from typing import Any
 
 from earshift.acts import FollowUp, RoomNoise, ShiftFinding, Signature, WorkRelation
 from earshift.clinic.findings import findings_of
-from earshift.clinic.site import site_settings
+from earshift.clinic.site import letterhead, site_settings
 from earshift.days import today
 from earshift.devices.noise import as_levels
 from earshift.engine.refusal import Conflict, Refusal
 from earshift.records import Visit, VisitBundle, visit_day
+from earshift.report.content import Letterhead
 from earshift.store import Store
 from earshift.store.accounts import ROLES, Accounts
 from earshift.store.signatures import canonical, plain_of, record_from, sha256_of
@@ -41,6 +42,8 @@ class Review:
     """What the newest signature is of; None: not signed, or erased."""
     follow_ups: tuple[FollowUp, ...]
     """What was done, the newest of each kind."""
+    site: Letterhead
+    """The site as it was signed; without a signature, as it is."""
     letter_by: date | None
     """The last day on which the person may be told of a signed shift; None: nothing to tell."""
 
@@ -111,14 +114,19 @@ def review_of(store: Store, visit_id: int) -> Review:
         replace(bundle, findings=findings, signatures=signatures),
         None if signed is None else replace(signed, signatures=signatures),
         done,
+        letterhead(store) if content is None else _letterhead(content["site"]),
         min(since) + days if since else None,
     )
 
 
-def report_bundle(store: Store, visit_id: int) -> VisitBundle:
+def _letterhead(settled: Mapping[str, Any]) -> Letterhead:
+    return Letterhead(*(str(settled.get(name, "")) for name in ("site_name", "site_address")))
+
+
+def report_of(store: Store, visit_id: int) -> tuple[VisitBundle, Letterhead]:
     """What a visit's report is made from: what was signed, or, while nobody has, what is stored."""
     review = review_of(store, visit_id)
-    return review.signed or review.now
+    return review.signed or review.now, review.site
 
 
 def sign(
@@ -203,9 +211,8 @@ def add_follow_up(
     )
 
 
-def letter_of(store: Store, visit_id: int) -> tuple[VisitBundle, dict[str, Any]]:
-    """What the letter is made from: what was signed, if that holds a standard threshold shift, and
-    what the site had settled then."""
+def letter_of(store: Store, visit_id: int) -> tuple[VisitBundle, Letterhead]:
+    """What the letter is made from: what was signed, if that holds a standard threshold shift."""
     review = review_of(store, visit_id)
     if not review.signatures:
         raise Conflict(
@@ -218,8 +225,7 @@ def letter_of(store: Store, visit_id: int) -> tuple[VisitBundle, dict[str, Any]]
             "no standard threshold shift was signed with {visit}: there is nothing to tell",
             visit=visit_id,
         )
-    content = store.signed_content(review.signatures[-1]) or {}
-    return review.signed, content.get("site", {})
+    return review.signed, review.site
 
 
 @dataclass(frozen=True)

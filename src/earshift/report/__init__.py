@@ -5,10 +5,10 @@ page in every later version. Files are written whole or not at all.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from earshift.engine.refusal import Refusal
 from earshift.records import VisitBundle
@@ -101,7 +101,7 @@ def _write_whole(path: Path, content: bytes) -> Path:
 
 
 def write_letter(
-    bundle: VisitBundle, site: Mapping[str, Any], path: str | Path, paper: str = "a4"
+    bundle: VisitBundle, site: Letterhead, path: str | Path, paper: str = "a4"
 ) -> Path:
     """Write the letter of a signed visit with a shift, as HTML or PDF by the name of the file."""
     path = Path(path)

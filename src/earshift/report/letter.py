@@ -4,14 +4,14 @@
 PDF, in plain words; it is no diagnosis and says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
 
 from earshift.acts import ShiftFinding
 from earshift.engine.refusal import Refusal
 from earshift.records import VisitBundle
+from earshift.report.content import Letterhead
 from earshift.report.findings import decibels
 from earshift.report.text import day_of, harmless, map_text
 
@@ -40,8 +40,8 @@ def _long(day: date) -> str:
     return f"{day.day}\N{NO-BREAK SPACE}{day:%B}\N{NO-BREAK SPACE}{day.year}"
 
 
-def compose_letter(bundle: VisitBundle, site: Mapping[str, Any]) -> Letter:
-    """The letter of a signed visit; `site` is what was settled when it was signed."""
+def compose_letter(bundle: VisitBundle, site: Letterhead) -> Letter:
+    """The letter of a signed visit, from the site as it was signed."""
     shifts = [one for one in bundle.findings if one.is_shift]
     if not bundle.signatures or not shifts:
         raise Refusal("a letter is made from a signed visit with a standard threshold shift")
@@ -50,8 +50,7 @@ def compose_letter(bundle: VisitBundle, site: Mapping[str, Any]) -> Letter:
     name = (person.name or "").strip()
     letter = Letter(
         title="Your hearing test",
-        sender=tuple(str(site.get("site_name") or "").splitlines())
-        + tuple(str(site.get("site_address") or "").splitlines()),
+        sender=tuple(filter(None, (site.name, site.address))),
         day=signed_on,
         receiver=tuple(
             filter(None, (name, person.department, person.code and f"Code {person.code}"))
@@ -131,7 +130,7 @@ def _steps(shifts: Sequence[ShiftFinding]) -> tuple[str, ...]:
     )
 
 
-def render_letter(bundle: VisitBundle, site: Mapping[str, Any]) -> str:
+def render_letter(bundle: VisitBundle, site: Letterhead) -> str:
     """The letter as one HTML document that needs nothing else."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 

@@ -1,14 +1,14 @@
 """A letter on paper, by fpdf2 with the report's embedded font."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from fpdf import FPDF
 from fpdf.fonts import TTFFont
 
 from earshift.engine.refusal import Refusal
 from earshift.records import VisitBundle
+from earshift.report.content import Letterhead
 from earshift.report.letter import Letter, compose_letter
 from earshift.report.pdf import PAPERS, _Font
 
@@ -19,7 +19,7 @@ TEXT, HEAD, SMALL = 10.5, 13.0, 7.0  # points
 
 def letter_pdf(
     bundle: VisitBundle,
-    site: Mapping[str, Any],
+    site: Letterhead,
     paper: str = "a4",
     fonts: Sequence[str | Path] = (),
 ) -> bytes:

@@ -9,8 +9,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
-from earshift.clinic.review import report_bundle
-from earshift.clinic.site import letterhead
+from earshift.clinic.review import report_of
 from earshift.devices.delivery import Delivery
 from earshift.engine.refusal import Conflict
 from earshift.store.accounts import LINK_HOURS
@@ -70,7 +69,8 @@ def report_html(visit_id: m.Id, here: Here, user: Examiner) -> HTMLResponse:
 
     number = here.row("visits", visit_id)
     here.viewed(user, f"visits:{number}")
-    page = render_html(report_bundle(here.store, number), site=letterhead(here.store))
+    bundle, site = report_of(here.store, number)
+    page = render_html(bundle, site=site)
     return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="report.html"'})
 
 
@@ -92,8 +92,8 @@ def report_pdf(
     here.viewed(user, f"visits:{number}")
     with tempfile.TemporaryDirectory(prefix="earshift-report-") as folder:
         file = Path(folder) / "report.pdf"
-        bundle = report_bundle(here.store, number)
-        write_pdf(bundle, file, paper, site=letterhead(here.store))
+        bundle, site = report_of(here.store, number)
+        write_pdf(bundle, file, paper, site=site)
         content = file.read_bytes()
     return Response(
         content,
