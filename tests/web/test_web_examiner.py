@@ -812,6 +812,63 @@ def test_the_whole_worklist_is_filtered_and_a_verdict_closed(
     expect(page.locator("#programme tbody tr").last).to_contain_text("Everybody")
 
 
+def test_a_deep_link_and_a_note_survive_the_end_of_a_session(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    person = clinic.person("Noted", "note-1")
+    page.goto(f"{address}/people/{person}?from=mail")
+    page.get_by_label("User name").fill("bob")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(f"{address}/people/{person}?from=mail")
+    page.wait_for_load_state("networkidle")
+    page.locator("#text").fill("Half a tho")
+    page.context.clear_cookies()
+    page.get_by_role("button", name="Add note").click()
+    page.get_by_label("User name").fill("bob")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("#text")).to_have_value("Half a tho")
+    page.wait_for_load_state("networkidle")
+    page.get_by_role("button", name="Add note").click()
+    expect(page.locator("#notes")).to_contain_text("Half a tho")
+    page.reload()
+    expect(page.locator("#text")).to_have_value("")
+    page.goto(f"{address}/login?next=https://elsewhere.example/")
+    page.get_by_label("User name").fill("bob")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    expect(page).to_have_url(f"{address}/")
+
+
+def test_messages_move_nothing(page: Page, address: str, past: dict[str, str]) -> None:
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/import")
+    place = "document.getElementById('import').offsetTop"
+    before = page.evaluate(place)
+    page.get_by_label("From").fill("2001-01-01")
+    page.get_by_label("To", exact=True).fill("2001-12-31")
+    page.get_by_role("button", name="Export").click()
+    expect(page.locator("#problem p")).to_be_visible()
+    assert page.evaluate(place) == before
+    page.get_by_role("button", name="Close this message").click()
+    expect(page.locator("#problem p")).to_have_count(0)
+
+
+def test_the_audit_reads_newest_first_in_words(page: Page, address: str, clinic: Clinic) -> None:
+    person = clinic.person("Audited", "audit-1")
+    clinic.get(f"/api/people/{person}")
+    sign_in(page, address, "ada")
+    page.goto(f"{address}/audit")
+    entries = page.locator("#entries tbody tr")
+    expect(entries.first).to_contain_text("ada")  # who has just signed in
+    page.get_by_role("textbox", name="Who").fill("bob")
+    page.get_by_role("combobox", name="About").select_option("person")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(entries.first).to_contain_text("looked at person")
+    expect(page.locator("#entries")).not_to_contain_text("ada")
+
+
 def test_users_are_added_and_changed(page: Page, address: str) -> None:
     sign_in(page, address, "ada")
     page.goto(f"{address}/users")
@@ -869,6 +926,9 @@ def test_every_page_can_be_used_by_everybody(
         signed_in.set_viewport_size(size)
         settled(signed_in, address + past[name])
         look_at_everything(signed_in)
+    signed_in.emulate_media(color_scheme="dark")
+    look_at_everything(signed_in)
+    signed_in.emulate_media(color_scheme="light")
     assert complaints == []
 
 

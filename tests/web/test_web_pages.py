@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -103,7 +104,8 @@ class Elements(HTMLParser):
 @pytest.mark.parametrize("address", [*EXAMINER_ADDRESSES, *ADMIN_ADDRESSES])
 def test_nobody_is_sent_to_sign_in(client: TestClient, address: str) -> None:
     answer = client.get(address)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/login")
+    wanted = "/login" if address == "/" else f"/login?next={quote(address, safe='')}"
+    assert (answer.status_code, answer.headers["location"]) == (303, wanted)
 
 
 def test_the_sign_in_page_is_for_everybody(client: TestClient) -> None:

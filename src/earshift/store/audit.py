@@ -100,12 +100,13 @@ class Audit(Part):
         limit: int = 100,
         subject: str | None = None,
         author: str | None = None,
-        action: str | None = None,
+        kind: str | None = None,
         newest_first: bool = False,
     ) -> list[AuditEntry]:
         """A page of the audit, oldest first; `subject` such as "exams:12" picks one row's.
 
-        With `newest_first` the page goes back in time from the line `after`, 0 being the newest.
+        `kind` such as "exams" picks all rows of theirs, and `author` what somebody did. With
+        `newest_first` the page goes back in time from the line `after`, 0 being the newest.
         """
         at = t.audit.c.id
         start = whole(after, "after", 0)
@@ -114,10 +115,13 @@ class Audit(Part):
             query = query.where(at > start)
         elif start:
             query = query.where(at < start)
-        wanted = {"subject": subject, "author": author, "action": action}
+        wanted = {"subject": subject, "author": author}
         for name, value in wanted.items():
             if value is not None:
                 query = query.where(t.audit.c[name] == value)
+        if kind is not None:
+            of_kind = t.audit.c.subject.startswith(f"{kind}:", autoescape=True)
+            query = query.where(of_kind | (t.audit.c.subject == kind))
         query = query.order_by(at.desc() if newest_first else at)
         query = query.limit(whole(limit, "limit", 1))
         with reading(self.engine) as connection:

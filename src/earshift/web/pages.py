@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
@@ -134,7 +135,9 @@ def _readable(as_json: Any) -> Callable[[Request, Exception], Awaitable[Response
             response: Response = await as_json(request, error)
             return response
         if error.status_code == 401:
-            return RedirectResponse("/login", 303)
+            wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            after = "" if wanted == "/" else f"?next={quote(wanted, safe='')}"
+            return RedirectResponse(f"/login{after}", 303)
         known = f"error.{error.status_code}" in texts()
         reason = error.status_code if known else "other"
         return _page("error", None, error.status_code, reason=reason)

@@ -288,10 +288,15 @@ def audit(
     identity: Admin,
     after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
+    newest_first: bool = False,
+    author: Annotated[str | None, Query(max_length=200)] = None,
+    kind: Annotated[str | None, Query(pattern="^[a-z_]{1,40}$")] = None,
 ) -> AuditPage:
-    """Who saw and did what, oldest first, a page at a time."""
+    """Who saw and did what, oldest first unless asked otherwise, a page at a time."""
     store: Store = request.app.state.store
-    found = store.audit(after=after, limit=limit)
+    found = store.audit(
+        after=after, limit=limit, newest_first=newest_first, author=author, kind=kind
+    )
     record_view(request, identity, "audit")
     lines = [AuditLine.model_validate(entry, from_attributes=True) for entry in found]
     return AuditPage(entries=lines, next=lines[-1].id if len(lines) == limit else None)

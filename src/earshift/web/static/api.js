@@ -150,7 +150,7 @@ async function contentOf(response) {
   const content = json ? await response.json() : null;
   if (response.ok) return content;
   if (response.status === 401 && location.pathname !== "/login") {
-    sessionStorage.setItem("next", location.pathname);
+    sessionStorage.setItem("next", location.pathname + location.search);
     location.assign("/login");
   }
   throw new Refusal(response.status, typeof content?.detail === "string" ? content.detail : "");

@@ -13,7 +13,9 @@ onSubmit(formOf("login"), async (fields) => {
     inputOf("password").focus();
     throw error;
   }
-  const next = sessionStorage.getItem("next") ?? "/";
+  const asked = new URLSearchParams(location.search).get("next");
+  const next = new URL(asked ?? sessionStorage.getItem("next") ?? "/", location.origin);
   sessionStorage.removeItem("next");
-  location.assign(next.startsWith("/") && !next.startsWith("//") ? next : "/");
+  // Never to another site, whatever stands in the address.
+  location.assign(next.origin === location.origin ? next.pathname + next.search : "/");
 });

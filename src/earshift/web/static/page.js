@@ -19,7 +19,16 @@ export function setHeading(heading) {
 /** @param {string} text */
 export function say(text) {
   fill(byId("problem"));
-  fill(byId("message"), el("p", {}, text));
+  fill(byId("message"), el("p", {}, text, closer("message")));
+}
+
+/**
+ * A message lies over the page, so that nothing moves under a hand; it goes when it is closed.
+ * @param {"message" | "problem"} place
+ */
+function closer(place) {
+  const close = { type: "button", class: "close", "aria-label": t("shell.close"), click: () => fill(byId(place)) };
+  return el("button", close, "\u00D7");
 }
 
 /**
@@ -28,8 +37,7 @@ export function say(text) {
  */
 export function complain(error) {
   fill(byId("message"));
-  fill(byId("problem"), el("p", {}, reasonOf(error)));
-  byId("problem").scrollIntoView({ block: "nearest" });
+  fill(byId("problem"), el("p", {}, reasonOf(error), closer("problem")));
 }
 
 /**
@@ -111,6 +119,17 @@ export function toggles(button) {
     const first = form.querySelector("input, select, textarea");
     if (!form.hidden && first instanceof HTMLElement) first.focus();
   });
+}
+
+/**
+ * What is being typed into a field outlives a session that ended, until it is sent.
+ * @param {HTMLTextAreaElement} field
+ */
+export function keepDraft(field) {
+  const key = `draft ${location.pathname} ${field.name}`;
+  field.value ||= sessionStorage.getItem(key) ?? "";
+  field.addEventListener("input", () => sessionStorage.setItem(key, field.value));
+  return { sent: () => sessionStorage.removeItem(key) };
 }
 
 /** @param {HTMLElement} form */

@@ -7,7 +7,7 @@ import { EARS } from "./ears.js";
 import { dayText, decisionBadge, hertz, localTime, nameOf } from "./format.js";
 import { historyView } from "./history.js";
 import {
-  acting, formOf, giveUp, handle, hide, inputOf, onSubmit, say, setHeading, toggles, typed,
+  acting, formOf, giveUp, handle, hide, inputOf, keepDraft, onSubmit, say, setHeading, toggles, typed,
 } from "./page.js";
 import { facts, table } from "./table.js";
 import { linkTo } from "./work.js";
@@ -229,8 +229,10 @@ async function showNotes(notes) {
   fill(byId("notes"), items.length ? items : el("li", { class: "quiet" }, t("person.no_notes")));
 }
 
+const draft = keepDraft(byId("text", HTMLTextAreaElement));
 onSubmit(formOf("note"), async (fields) => {
   await post(at("/api/people/{person}/notes", names), { text: typed(fields, "text") });
+  draft.sent();
   formOf("note").reset();
   say(t("person.note_saved"));
   await show();

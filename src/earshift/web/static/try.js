@@ -8,6 +8,7 @@ import { acting, complain, formOf, onSubmit, typed } from "./page.js";
 
 const MOST_TONES = 30;
 const PAUSE_MS = 350;
+const CLEAR_CHANGE = "high frequencies 20 dB"; // a first look shows a change being found
 const view = liveView();
 const form = formOf("person");
 const step = byId("step", HTMLButtonElement);
@@ -78,6 +79,7 @@ get("/api/try/choices")
     fill(byId("hearing"), options("hearing", choices.hearing));
     fill(byId("change"), options("change", choices.change));
     fill(byId("rule"), options("rule", choices.rules));
+    byId("change", HTMLSelectElement).value = CLEAR_CHANGE;
     await show();
   })
   .catch(complain);
