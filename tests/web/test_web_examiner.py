@@ -926,7 +926,7 @@ def test_every_page_can_be_used_by_everybody(
         signed_in.set_viewport_size(size)
         settled(signed_in, address + past[name])
         look_at_everything(signed_in)
-    signed_in.emulate_media(color_scheme="dark")
+    signed_in.emulate_media(color_scheme="dark", reduced_motion="reduce")  # at once
     look_at_everything(signed_in)
     signed_in.emulate_media(color_scheme="light")
     assert complaints == []
