@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: docs notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints clean help
+.PHONY: docs release-check notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -105,6 +105,9 @@ psychopy-check: $(STAMP) ## compare es.Handler with PsychoPy's own handlers, in 
 	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e . \
 		-r benchmarks/psychopy-requirements.txt
 	.venv-psychopy/bin/python benchmarks/psychopy_check.py
+
+release-check: ## build sdist and wheel, look at them, test the wheel with oldest and newest dependencies
+	$(PYTHON) tools/release_check.py
 
 dependencies: $(STAMP) ## what each package serves and costs on disk: docs/dependencies.md
 	$(BIN)/python benchmarks/dependencies.py docs

@@ -1,8 +1,11 @@
 """The documents are true: their Python runs, every public name is documented, links lead on."""
 
+import doctest
 import importlib.util
+import inspect
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +118,20 @@ def test_every_public_name_is_in_the_reference_and_documented() -> None:
             if callable(what) and not member.startswith("_"):
                 assert what.__doc__, f"{name}.{member}"
     assert "__version__" in page
+
+
+PUBLIC = sorted(set(es.__all__) - {"__version__"})
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_public_name_has_an_example_that_runs(name: str) -> None:
+    text = inspect.getdoc(getattr(es, name)) or ""
+    assert "Raises:" in text or name == "population_norm"
+    _, _, example = text.partition("Examples:")
+    module = sys.modules[getattr(es, name).__module__]
+    test = doctest.DocTestParser().get_doctest(example, dict(vars(module)), name, None, None)
+    assert test.examples
+    assert doctest.DocTestRunner().run(test).failed == 0
 
 
 def test_every_page_is_in_the_sites_contents() -> None:

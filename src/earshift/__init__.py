@@ -6,7 +6,7 @@ The names below load when first used, so that importing the package costs nothin
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "Tone": "engine.tone",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from earshift.cli import app
 from earshift.cli.app import NOT_FINISHED, STORE_TROUBLE
 from earshift.cli.database import EXIT_CODES
+from earshift.clinic.day import backup_warning
 from earshift.store import Store
 from earshift.store.trials import live_trials
 from support.databases import prepare
@@ -305,6 +306,93 @@ def test_both_ears_follow_each_other_and_a_notch_needs_no_reference(
         ]
 
 
+@pytest.mark.parametrize(
+    "reading",
+    [
+        ["person", "list"],
+        ["device", "list"],
+        ["worklist"],
+        ["today"],
+        ["programme"],
+        ["site", "show"],
+        ["user", "list"],
+        ["export", "--format", "csv", "--out", "FOLDER/day"],
+    ],
+)
+def test_looking_makes_no_database(run: Run, db: Path, tmp_path: Path, reading: list[str]) -> None:
+    run(*(part.replace("FOLDER", str(tmp_path)) for part in reading))
+    assert not db.exists()
+
+
+def test_upkeep_of_no_database_says_so(run: Run, db: Path, tmp_path: Path) -> None:
+    for command in (["check"], ["backup", tmp_path / "copy.db"]):
+        assert "there is no database yet" in run("db", *command, code=STORE_TROUBLE)
+    assert not db.exists()
+
+
+def test_notes_a_checklist_and_the_visits_of_today(run: Run, person: int, db: Path) -> None:
+    checks = ["--check", "otoscopy_right=wax", "--check", "hours_since_noise=16"]
+    checks += ["--check", "tinnitus=no", "--check", "remarks=came late"]
+    run("exam", "A1", "--ear", "left", "--no-practice", *checks,
+        typed="y\nfinish\n")  # fmt: skip
+    run("person", "note", "A1", "Prefers mornings.", "--visit", 1)
+    assert "Prefers mornings." in run("person", "show", "A1")
+    assert "there is no visit 9" in run("person", "note", "A1", "x", "--visit", 9, code=2)
+    with Store.open(db) as store:
+        kept = store.visit(1).checklist
+        assert [note.visit_id for note in store.notes(person)] == [1]
+    assert kept == {
+        "otoscopy_right": "wax",
+        "hours_since_noise": 16.0,
+        "tinnitus": False,
+        "remarks": "came late",
+    }
+    listed = run("today")
+    assert "A1" in listed
+    assert "abandoned" in listed
+    (visit,) = json.loads(run("today", "--json"))
+    assert (visit["visit"], visit["exams"][0]["ear"]) == (1, "left")
+    for wrong in ("tinnitus=perhaps", "hours_since_noise=long", "shoes=red", "room_noise=loud"):
+        run("exam", "A1", "--ear", "right", "--check", wrong, code=2)
+
+
+def test_a_report_is_not_overwritten_without_a_word(
+    run: Run, referred: int, tmp_path: Path
+) -> None:
+    out = tmp_path / "visit.html"
+    run("report", 1, "--out", out)
+    out.write_text("mine")
+    assert "Overwrite it?" in run("report", 1, "--out", out, typed="n\n", code=NOT_FINISHED)
+    assert out.read_text() == "mine"
+    run("report", 1, "--out", out, typed="y\n")
+    assert out.read_text() != "mine"
+    run("report", 1, "--out", out, "--yes")
+
+
+def test_an_old_backup_is_said(run: Run, referred: int, db: Path, tmp_path: Path) -> None:
+    with Store.open(db) as store:
+        assert "No backup" in (backup_warning(store) or "")
+    run("db", "backup", tmp_path / "copy.db")
+    with Store.open(db) as store:
+        assert backup_warning(store) is None
+        later = datetime.now(UTC) + timedelta(days=9)
+        assert "9 days old" in (backup_warning(store, later) or "")
+
+
+def test_a_narrow_window_cuts_nothing(run: Run, referred: int, db: Path) -> None:
+    env = {**SETTINGS, "COLUMNS": "80", "EARSHIFT_DB": str(db)}
+    narrow = CliRunner().invoke(app, ["person", "history", "A1"], env=env).output
+    assert "date: 2024-03-01" in narrow
+    assert "\u2026" not in narrow
+    without = CliRunner().invoke(app, ["person", "history", "A1"], env={**env, "COLUMNS": None})
+    assert any(len(line) > 80 for line in without.output.splitlines())  # a pipe has no edge
+
+
+def test_shells_complete_commands() -> None:
+    asked = {"_EARSHIFT_COMPLETE": "complete_bash", "COMP_WORDS": "earshift per", "COMP_CWORD": "1"}
+    assert "person" in CliRunner().invoke(app, [], env=asked, prog_name="earshift").output
+
+
 def test_an_answer_to_silence_is_said_at_once(run: Run, person: int) -> None:
     said = run(
         "exam",
@@ -577,6 +665,19 @@ def test_exports_of_the_day(run: Run, referred: int, tmp_path: Path) -> None:
 
 
 # The database -----------------------------------------------------------------------------------
+
+
+def test_exports_by_day_and_without_simulations(run: Run, referred: int, tmp_path: Path) -> None:
+    run("screen", "A1", "--ear", "left", "--simulate", "normal")
+    options = ["export", "--format", "csv", "--json", "--out"]
+    assert json.loads(run(*options, tmp_path / "all"))["visits"] == 2
+    assert json.loads(run(*options, tmp_path / "real", "--no-simulated"))["visits"] == 1
+    day = ["--from", "2024-03-01", "--to", "2024-03-01"]
+    assert json.loads(run(*options, tmp_path / "day", *day))["visits"] == 1
+    before = ["--to", "2024-02-29"]
+    assert json.loads(run(*options, tmp_path / "none", *before))["visits"] == 0
+    wrong = ["--from", "2024-03-02", "--to", "2024-03-01"]
+    assert "before the first" in run("export", "--format", "csv", "--out", "x", *wrong, code=2)
 
 
 def test_backup_check_and_restore(run: Run, referred: int, tmp_path: Path) -> None:

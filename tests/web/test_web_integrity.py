@@ -1,16 +1,20 @@
 """Nothing is done twice or half by the routes: requests at the same time, and wrong clocks."""
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import event
 from test_web_clinic import HEARING, ZONE, Desk, answer_to_the_end
 
 from earshift.store import Store, checks
 from earshift.web.settings import Settings
-from support.web import client_of, with_users
+from support.databases import PostgresqlServer
+from support.web import TestClient, client_of, with_users
 
 
 @pytest.fixture
@@ -87,3 +91,91 @@ def test_the_same_typed_audiogram_is_refused(desk: Desk) -> None:
     body = {"ear": "right", "thresholds": HEARING, "measured_on": "2025-05-05"}
     said = desk.post(f"/people/{person}/audiograms", body, 409)
     assert "is stored already" in str(said)
+
+
+# Trouble with the database
+
+
+def test_a_full_disk_is_said_and_nothing_is_stored(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    with_users(str(file))
+    with client_of(Settings(db=str(file), zone=ZONE)) as client:
+        desk = Desk(client)
+        engine = state_of(client).store.engine
+        with engine.connect() as connection:
+            pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+
+        def full(dbapi: Any, _record: Any) -> None:
+            dbapi.execute(f"PRAGMA max_page_count = {pages}")
+
+        event.listen(engine, "connect", full)  # SQLite says what it says of a full disk
+        engine.dispose()
+        for number in range(100):
+            answer = client.post(
+                "/api/people",
+                headers=desk.headers,
+                json={"code": f"{number}", "name": "Ada " * 40},
+            )
+            if answer.status_code != 201:
+                break
+        assert answer.status_code == 503
+        assert "disk is full" in answer.json()["detail"]
+        assert client.get("/api/health").status_code == 200
+
+
+def state_of(client: TestClient) -> Any:
+    app: Any = client.app
+    return app.state
+
+
+def test_a_database_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    with_users(str(file))
+    with client_of(Settings(db=str(file), zone=ZONE)) as client:
+        desk = Desk(client)
+        engine = state_of(client).store.engine
+
+        def closed(dbapi: Any, _record: Any) -> None:
+            dbapi.execute("PRAGMA query_only = ON")  # as a file that became read-only
+
+        event.listen(engine, "connect", closed)
+        engine.dispose()
+        said = desk.post("/people", {"code": "1"}, 503)
+        assert said["detail"].startswith("the database cannot be written to")
+
+
+def test_a_database_that_is_gone_is_said(tmp_path: Path) -> None:
+    file = tmp_path / "store.db"
+    with_users(str(file))
+    with client_of(Settings(db=str(file), zone=ZONE)) as client:
+        desk = Desk(client)
+        file.rename(tmp_path / "moved.db")
+        assert "was moved or replaced" in desk.post("/people", {"code": "1"}, 503)["detail"]
+        answer = client.get("/api/health/ready")
+        assert (answer.status_code, answer.json()["waiting_for"][0]) == (503, "database-gone")
+        assert client.get("/api/health").status_code == 200
+
+
+def test_a_server_that_was_lost_is_said(postgresql_server: PostgresqlServer) -> None:
+    url = postgresql_server.new_database()
+    with_users(url)
+    with client_of(Settings(db=url, zone=ZONE)) as client:
+        desk = Desk(client)
+        postgresql_server.stop()
+        try:
+            said = desk.post("/people", {"code": "1"}, 503)
+            ready = client.get("/api/health/ready")
+        finally:
+            postgresql_server.start()
+        assert "has lost its database" in said["detail"]
+        assert (ready.status_code, ready.json()["waiting_for"][0]) == (503, "database-lost")
+        desk.post("/people", {"code": "1"}, 201)
+
+
+def test_readiness_waits_for_the_engine(desk: Desk) -> None:
+    sessions = state_of(desk.client).sessions
+    while not sessions.warm:
+        time.sleep(0.05)
+    assert desk.get("/health/ready") == {"state": "ready", "waiting_for": []}
+    sessions._warm.clear()
+    assert desk.get("/health/ready", 503) == {"state": "not ready", "waiting_for": ["engine"]}

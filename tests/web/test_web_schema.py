@@ -302,6 +302,8 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
         json={"measured_on": "2026-01-02", "levels": {"500": 30}}
     ),
     "POST /api/imports": lambda w, _: Right(content=CSV % w.number()),
+    "GET /api/booths/live": lambda w, _: Right(),
+    "GET /api/export": lambda w, _: Right(),
     "POST /api/imports/columns": lambda w, _: Right(content=CSV % w.number()),
     "POST /api/imports/roster": lambda w, _: Right(content=b"code\nroster-%d\n" % w.number()),
     "POST /api/devices/{device}/default": lambda w, _: Right({"device": w.device}, json={}),

@@ -40,7 +40,6 @@ app = typer.Typer(
     epilog="Research software, not a medical device. VISION.md and docs/ say what it does not do.",
     no_args_is_help=True,
     rich_markup_mode=None,  # rich help costs 0.3 s at every start
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -99,6 +100,24 @@ def is_there(db: str | None) -> bool:
         return not isinstance(place, Path) or place.exists()
 
 
+def require_there(db: str | None) -> None:
+    if not is_there(db):
+        raise trouble("there is no database yet")
+
+
+@contextmanager
+def looked_into(db: str | None) -> "Iterator[Store]":
+    """The store of a command that only reads. Where there is none yet, an empty one is looked
+    into that is gone afterwards: looking makes no database.
+    """
+    if is_there(db):
+        with opened(db) as store:
+            yield store
+        return
+    with TemporaryDirectory(prefix="earshift-") as folder, opened(f"{folder}/none.db") as store:
+        yield store
+
+
 db_commands = typer.Typer(
     help="Make, back up, restore, check, seal and upgrade the database.",
     epilog=EXIT_CODES,
@@ -118,6 +137,9 @@ def db_backup(
 
     The copy contains names and hearing data: keep it as safe as the database itself.
     """
+    from earshift.clinic.day import BACKUP
+
+    require_there(db)
     with opened(db) as store:
         place = store.describe()
         seal = str(store.seal())  # before the copy, which then holds all that is sealed
@@ -125,6 +147,7 @@ def db_backup(
             store.backup(path)
         except (Refusal, OSError) as error:
             raise trouble(error) from None
+        store.add_audit(author=author_name(None), action="made", subject=BACKUP)
     if as_json:
         typer.echo(json.dumps({"database": place, "backup": str(path), "seal": seal}))
     else:
@@ -168,6 +191,7 @@ def db_check(
     """Check that everything in the database is as it was written; exit code 4 if it is not."""
     from earshift.store import Seal
 
+    require_there(db)
     with opened(db) as store:
         sealed = [Seal.parse(one) for one in seal or ()]
         place, report = store.describe(), store.inspect(sealed)
@@ -202,8 +226,7 @@ def db_seal(db: Database = None, as_json: AsJson = False) -> None:
     Whoever owns the database can rewrite its whole chain, but not so that `db check --seal` still
     finds what was sealed.
     """
-    if not is_there(db):
-        raise trouble("there is no database yet")
+    require_there(db)
     with opened(db) as store:
         place, seal = store.describe(), str(store.seal())
     typer.echo(json.dumps({"database": place, "seal": seal}) if as_json else seal)

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earshift.cli.app import AsJson, app
-from earshift.cli.database import EXIT_CODES, Author, Database, Timezone, author_name, opened
+from earshift.cli.database import (
+    EXIT_CODES,
+    Author,
+    Database,
+    Timezone,
+    author_name,
+    looked_into,
+    opened,
+)
 from earshift.cli.terminal import as_date, printable, show_json, table
 from earshift.engine.refusal import Refusal
 
@@ -61,7 +69,7 @@ def device_list(db: Database = None, as_json: AsJson = False) -> None:
     from earshift.clinic.devices import device_today
 
     today = _today(None)
-    with opened(db) as store:
+    with looked_into(db) as store:
         found = [device_today(store, device, today) for device in store.devices()]
     if as_json:
         show_json(

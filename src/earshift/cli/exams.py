@@ -2,7 +2,7 @@
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -60,6 +60,14 @@ AcceptCalibration = Annotated[
 Practice = Annotated[
     bool, typer.Option("--practice/--no-practice", help="Start with practice tones.")
 ]
+Checked = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--check",
+        help="NAME=VALUE of the checklist, e.g. otoscopy_right=normal, hours_since_noise=16, "
+        "tinnitus=no. May be repeated; begins a new visit.",
+    ),
+]
 NewVisit = Annotated[
     bool, typer.Option("--new-visit", help="Start a new visit even if there is one today.")
 ]
@@ -81,6 +89,7 @@ class _Setting:
     timezone: str | None
     author: str
     as_json: bool
+    checklist: dict[str, Any]
 
     @property
     def mode(self) -> str:
@@ -98,6 +107,7 @@ def exam(
     device: Device = None,
     accept_calibration: AcceptCalibration = False,
     new_visit: NewVisit = False,
+    check: Checked = None,
     set_aside: SetAside = False,
     simulate: Simulate = None,
     timezone: Timezone = None,
@@ -117,7 +127,7 @@ def exam(
     with opened(db) as store:
         setting = _Setting(
             practice, _device(store, device, simulate), accept_calibration, new_visit, set_aside,
-            simulate, timezone, author_name(author), as_json,
+            simulate, timezone, author_name(author), as_json, _checklist(check),
         )  # fmt: skip
         person = _person(store, who)
         limits = _limits(cap, yes)
@@ -153,6 +163,7 @@ def screen(
     device: Device = None,
     accept_calibration: AcceptCalibration = False,
     new_visit: NewVisit = False,
+    check: Checked = None,
     set_aside: SetAside = False,
     simulate: Simulate = None,
     timezone: Timezone = None,
@@ -170,7 +181,7 @@ def screen(
     with opened(db) as store:
         setting = _Setting(
             practice, _device(store, device, simulate), accept_calibration, new_visit, set_aside,
-            simulate, timezone, author_name(author), as_json,
+            simulate, timezone, author_name(author), as_json, _checklist(check),
         )  # fmt: skip
         person = _person(store, who)
         if reference is not None and ear == BOTH:
@@ -235,6 +246,13 @@ def _device(store: "Store", given: int | None, simulate: str | None) -> int | No
     return None if usual is None or store.device(usual).fingerprint else usual
 
 
+def _checklist(texts: list[str] | None) -> dict[str, Any]:
+    from earshift.clinic.checklist import checklist
+    from earshift.formats.references import pairs
+
+    return checklist(pairs(texts, "--check"))
+
+
 def _ears(ear: str) -> tuple[str, ...]:
     return ("right", "left") if ear == BOTH else (ear,)
 
@@ -295,6 +313,7 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         mode=setting.mode,
         device_id=setting.device_id,
         fresh=setting.new_visit,
+        checklist=setting.checklist,
     )
     for plan in plans:  # the second ear is opened when the first is done, so that leaving is easy
         record = open_exam(store, visit, plan, author=setting.author)

@@ -5,17 +5,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earshift.cli.app import AsJson, app
+from earshift.cli.app import NOT_FINISHED, AsJson, app
 from earshift.cli.database import (
     EXIT_CODES,
     Author,
     Database,
+    Timezone,
+    Yes,
     author_name,
     is_there,
+    looked_into,
     opened,
     plain_failures,
 )
-from earshift.cli.terminal import printable, show_json, table
+from earshift.cli.terminal import as_date, confirmed, printable, show_json, table
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ def report(
         list[Path] | None,
         typer.Option(help="PDF: a TrueType font for scripts that the built-in font lacks."),
     ] = None,
+    yes: Yes = False,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -40,9 +44,12 @@ def report(
     It shows the results as they were stored and never recomputes them.
     """
     kind = out.suffix.lower()
-    with opened(db) as store:
+    with looked_into(db) as store:
         if kind not in (".html", ".pdf"):
             raise Refusal("the name of a report must end in .html or .pdf", got=out.name)
+        if out.exists() and not yes and not confirmed(f"{out} exists. Overwrite it?"):
+            typer.echo("Nothing was written", err=True)
+            raise typer.Exit(NOT_FINISHED)
         from earshift.clinic.review import report_of
         from earshift.report import write_html, write_pdf
 
@@ -230,6 +237,19 @@ def export(
         bool,
         typer.Option("--tidy", help="Tables: one row per frequency instead of JSON in cells."),
     ] = False,
+    first: Annotated[
+        str | None, typer.Option("--from", help="Only visits from this day on, YYYY-MM-DD.")
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", help="Only visits up to this day, YYYY-MM-DD.")
+    ] = None,
+    simulated: Annotated[
+        bool,
+        typer.Option(
+            "--simulated/--no-simulated", help="Also visits of simulated listeners, or not."
+        ),
+    ] = True,
+    timezone: Timezone = None,
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
@@ -243,12 +263,21 @@ def export(
         TimeRemainingColumn,
     )
 
+    from earshift.clinic.day import visits_of_period
     from earshift.clinic.people import find_person
+    from earshift.clinic.zones import as_zone, local_zone
     from earshift.formats import export as write
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         person_id = None if who is None else find_person(store, who).id
-        total = store.count_visits() if person_id is None else len(store.visits(person_id))
+        start = None if first is None else as_date(first, "the first day")
+        end = None if last is None else as_date(last, "the last day")
+        by_day = first is not None or last is not None
+        zone = as_zone(timezone or local_zone()) if by_day else "UTC"
+        some = by_day or not simulated  # how many is known when they were read
+        total = None if some else store.count_visits()
+        if person_id is not None and not some:
+            total = len(store.visits(person_id))
         bar = Progress(
             TextColumn("visits"),
             BarColumn(),
@@ -259,7 +288,7 @@ def export(
         with bar:
             task = bar.add_task("visits", total=total)
             count = write(
-                store.iter_visit_bundles(person_id),
+                visits_of_period(store, start, end, zone, person_id=person_id, simulated=simulated),
                 kind,
                 out,
                 identity=identity,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earshift.cli.app import AsJson
-from earshift.cli.database import EXIT_CODES, Author, Database, author_name, opened
+from earshift.cli.database import EXIT_CODES, Author, Database, author_name, looked_into, opened
 from earshift.cli.exams import Ear
 from earshift.cli.people import Reason, Who, people
 from earshift.cli.terminal import person_label, printable, show_json, table
@@ -34,7 +34,7 @@ def person_history(
     from earshift.clinic.history import ear_history
     from earshift.clinic.people import find_person
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         person = find_person(store, who)
         wanted = EARS if ear is None else (ear,)
         histories = [ear_history(store, person.id, one, rule) for one in wanted]

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from earshift.cli.app import NOT_FINISHED, AsJson, app
-from earshift.cli.database import EXIT_CODES, Author, Database, Yes, author_name, opened
+from earshift.cli.database import (
+    EXIT_CODES,
+    Author,
+    Database,
+    Yes,
+    author_name,
+    looked_into,
+    opened,
+)
 from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
 from earshift.engine.refusal import Refusal
 
@@ -113,7 +121,7 @@ def person_list(
     as_json: AsJson = False,
 ) -> None:
     """List people by id, a page at a time."""
-    with opened(db) as store:
+    with looked_into(db) as store:
         found = store.people(after=after, limit=limit + 1, search=search)
         place = store.describe()
     page, more = found[:limit], len(found) > limit
@@ -155,7 +163,7 @@ def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
     from earshift.clinic.people import find_person
     from earshift.clinic.worklist import next_due
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         person = find_person(store, who)
         visits = {visit.id: visit for visit in store.visits(person.id)}
         exams = store.exams(person.id)
@@ -200,6 +208,29 @@ def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
     for exam in exams:
         if exam.state in ("open", "paused"):
             typer.echo(f"Not finished: earshift resume {exam.id}")
+
+
+@people.command("note", epilog=EXIT_CODES)
+def person_note(
+    who: Who,
+    text: Annotated[str, typer.Argument(help="What to note; `earshift person show` lists all.")],
+    visit: Annotated[
+        int | None, typer.Option(min=1, help="Id of the visit it is about; its report shows it.")
+    ] = None,
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a note about a person, or about one visit of theirs."""
+    from earshift.clinic.people import find_person
+
+    with opened(db) as store:
+        person = find_person(store, who)
+        note = store.add_note(person.id, author=author_name(author), text=text, visit_id=visit)
+    if as_json:
+        show_json(asdict(note))
+    else:
+        typer.echo(f"Noted about {person_label(person)}")
 
 
 def _exam_row(

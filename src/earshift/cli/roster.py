@@ -15,6 +15,7 @@ from earshift.cli.database import (
     Timezone,
     Yes,
     author_name,
+    looked_into,
     opened,
 )
 from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
@@ -158,7 +159,7 @@ def programme(
     from earshift.clinic.zones import local_zone
     from earshift.days import today, year_before
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         if as_csv and as_json:
             raise Refusal("give --csv or --json, not both")
         end = today(timezone or local_zone()) if last is None else as_date(last, "the last day")

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import sys
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -14,6 +15,7 @@ from earshift.engine.refusal import Refusal
 if TYPE_CHECKING:
     from earshift.records import Person
 
+WIDEST = 10_000  # columns of a table on no terminal
 LINE = 200  # characters that a typed line may have; more is a mistake
 
 
@@ -37,7 +39,19 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         picture.add_column(name)
     for row in rows:
         picture.add_row(*(Text(printable(cell)) for cell in row))
-    Console().print(picture)
+    console = Console()
+    needed = console.measure(picture, options=console.options.update(width=WIDEST))
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = max(console.width, needed.maximum)  # a file has no edge
+    if needed.minimum <= console.width:
+        console.print(picture)
+        return
+    # Words would be cut: a window as narrow as that gets a line for each cell.
+    typer.echo(printable(title))
+    for row in rows:
+        for name, cell in zip(columns, row, strict=True):
+            typer.echo(f"  {name}: {printable(cell)}")
+        typer.echo()
 
 
 def person_label(person: "Person") -> str:

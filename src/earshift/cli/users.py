@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earshift.cli.app import AsJson, app
-from earshift.cli.database import EXIT_CODES, Author, Database, author_name, opened
+from earshift.cli.database import EXIT_CODES, Author, Database, author_name, looked_into, opened
 from earshift.cli.terminal import printable, show_json, table
 from earshift.engine.refusal import Refusal
 
@@ -80,7 +80,7 @@ def user_add(
 @users.command("list", epilog=EXIT_CODES)
 def user_list(db: Database = None, as_json: AsJson = False) -> None:
     """List all users."""
-    with opened(db) as store:
+    with looked_into(db) as store:
         found = _accounts(store).users()
     if as_json:
         show_json([asdict(user) for user in found])
@@ -180,7 +180,7 @@ def token_list(db: Database = None, as_json: AsJson = False) -> None:
             "expires_at": f"{key.expires_at:%Y-%m-%d %H:%M} UTC",
         }
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         found = [shown(key) for key in _accounts(store).tokens()]
     if as_json:
         show_json(found)

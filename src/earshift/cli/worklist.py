@@ -3,17 +3,26 @@
 import csv
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from earshift.cli.app import AsJson, app
-from earshift.cli.database import EXIT_CODES, Author, Database, Timezone, author_name, opened
+from earshift.cli.database import (
+    EXIT_CODES,
+    Author,
+    Database,
+    Timezone,
+    author_name,
+    looked_into,
+    opened,
+)
 from earshift.cli.people import Reason
-from earshift.cli.terminal import as_date, printable, show_json, table
+from earshift.cli.terminal import as_date, person_label, printable, show_json, table
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
+    from earshift.clinic.day import DayVisit
     from earshift.clinic.site import Settled
     from earshift.clinic.worklist import WorkItem
     from earshift.store import Store
@@ -53,7 +62,7 @@ def worklist(
     from earshift.clinic.zones import local_zone
     from earshift.days import today
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         if as_csv and as_json:
             raise Refusal("give --csv or --json, not both")
         whole = every or as_csv or as_json
@@ -129,6 +138,63 @@ def write_csv(columns: tuple[str, ...], rows: list[list[object]]) -> None:
         writer.writerow([guard(cell) if isinstance(cell, str) else cell for cell in cells])
 
 
+@app.command("today", epilog=EXIT_CODES)
+def todays_visits(timezone: Timezone = None, db: Database = None, as_json: AsJson = False) -> None:
+    """List today's visits: who, when, on what, and what each test said."""
+    from earshift.clinic.day import backup_warning, visits_of_day
+    from earshift.clinic.zones import as_zone, local_zone
+    from earshift.days import local_time, today
+
+    zone = as_zone(timezone or local_zone())
+    with looked_into(db) as store:
+        found = visits_of_day(store, today(zone), zone)
+        warning = backup_warning(store)
+    if as_json:
+        show_json([_visit_data(one) for one in found])
+        return
+    rows = [
+        [
+            one.bundle.visit.id,
+            f"{local_time(one.bundle.visit.started_at, zone):%H:%M}",
+            person_label(one.bundle.person),
+            "" if one.bundle.device is None else one.bundle.device.name,
+            exam.record.id,
+            exam.record.ear,
+            exam.record.kind,
+            exam.record.state,
+            exam.decision or "",
+        ]
+        for one in found
+        for exam in one.exams
+    ]
+    columns = ["visit", "at", "person", "device", "exam", "ear", "what", "state", "result"]
+    if rows:
+        table("Today", columns, rows)
+    else:
+        typer.echo("Nobody was tested today")
+    if warning is not None:
+        typer.secho(f"earshift: {warning} (earshift db backup FILE)", fg="yellow", err=True)
+
+
+def _visit_data(one: "DayVisit") -> dict[str, Any]:
+    return {
+        "visit": one.bundle.visit.id,
+        "person": one.bundle.person.id,
+        "started_at": one.bundle.visit.started_at,
+        "device": one.bundle.visit.device_id,
+        "exams": [
+            {
+                "exam": exam.record.id,
+                "ear": exam.record.ear,
+                "kind": exam.record.kind,
+                "state": exam.record.state,
+                "decision": exam.decision,
+            }
+            for exam in one.exams
+        ],
+    }
+
+
 def reviewer_name(store: "Store", given: str | None) -> str:
     """Who signs and closes: in a database with users, a reviewer or admin."""
     from earshift.clinic.review import require_reviewer
@@ -197,7 +263,7 @@ def site_show(db: Database = None, as_json: AsJson = False) -> None:
     """Show every setting, what it rests on, and who chose it."""
     from earshift.clinic.site import site_settings
 
-    with opened(db) as store:
+    with looked_into(db) as store:
         settled = site_settings(store)
     if as_json:
         show_json([asdict(one) for one in settled.values()])

@@ -1,5 +1,6 @@
 """Finding people, what may be known of them, and the visit that somebody is on today."""
 
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -78,17 +79,26 @@ def todays_visit(
     mode: str = "supervised",
     device_id: int | None = None,
     fresh: bool = False,
+    checklist: Mapping[str, Any] | None = None,
 ) -> Visit:
     """The visit that this person is on today in the site's zone, or a new one.
 
-    Another mode or another device is another visit; so is a `fresh` one.
+    Another mode or another device is another visit; so is a `fresh` one, and one with a
+    `checklist` of its own.
     """
     today = local_today(zone)
-    for visit in [] if fresh else reversed(store.visits(person_id)):
+    for visit in [] if fresh or checklist else reversed(store.visits(person_id)):
         same_day = local_day(visit.started_at, zone) == today
         if same_day and (visit.mode, visit.device_id) == (mode, device_id):
             return visit
-    return store.open_visit(person_id, author=author, zone=zone, mode=mode, device_id=device_id)
+    return store.open_visit(
+        person_id,
+        author=author,
+        zone=zone,
+        mode=mode,
+        device_id=device_id,
+        checklist=checklist or {},
+    )
 
 
 def unfinished(

@@ -76,6 +76,13 @@ def catch_due(seed: int, answered: int) -> bool:
     return place == np.random.default_rng((seed, block, _CATCH)).integers(1, CATCH_EVERY)
 
 
+def holds(snapshot: ExamSnapshot) -> str | None:
+    """Why the listener of an exam has to wait for the examiner, if they have to."""
+    exam, reason = snapshot.exam, snapshot.reason
+    waits = exam.state == "paused" and exam.delivery.get("answered_by") == "listener"
+    return reason if waits and reason.startswith((HELD, AWAY)) else None
+
+
 MovedOn = ExamChanged  # an older name, which programs catch
 
 
@@ -333,9 +340,7 @@ class Session:
     @property
     def held(self) -> str | None:
         """Why a listener who answers alone has to wait for the examiner; None: they need not."""
-        reason = self.snapshot.reason
-        waits = self.record.state == "paused" and self.delivery.answered_by == "listener"
-        return reason if waits and reason.startswith((HELD, AWAY)) else None
+        return holds(self.snapshot)
 
     def let_go(self) -> None:
         """Let the listener of a held exam check the set-up and continue."""

@@ -34,6 +34,13 @@ class Audiogram:
             Hughson-Westlake audiogram in 5 dB steps reads about 2.5 dB high.
         no_response_db_hl: frequency in Hz to the loudest level in dB HL that was tried and not
             heard.
+
+    Raises:
+        Refusal: for levels or frequencies that no audiometer says (999 dB, kHz for Hz).
+
+    Examples:
+        >>> Audiogram({1000: 10, 4000: 35}, no_response_db_hl={8000: 90}).thresholds_db_hl[4000.0]
+        35.0
     """
 
     thresholds_db_hl: Mapping[float, float]

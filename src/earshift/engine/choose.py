@@ -121,6 +121,9 @@ class Outlook:
             `domain.intensities` are in model units, `domain.tone(place, level)` is a candidate.
         trials: all that was answered so far.
 
+    Raises:
+        Refusal: by an exam whose strategy gives scores of another shape, or nan.
+
     Examples:
         A strategy of one's own: the stimulus that is seen in three cases of four.
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from itertools import product
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,18 @@ class Axis:
     origin: float = cast(float, None)  # found from the values
     scale: float = cast(float, None)
     logarithmic: bool = False
+
+    if TYPE_CHECKING:  # any list of values is taken, and the rest may be left out
+
+        def __init__(
+            self,
+            name: str,
+            unit: str,
+            values: Iterable[float],
+            origin: float | None = None,
+            scale: float | None = None,
+            logarithmic: bool = False,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.isidentifier():

@@ -27,8 +27,19 @@ from earshift.engine.thresholds import positive_slope_samples, threshold
 
 Array = NDArray[np.float64]
 
-ROUNDS, MOST_ROUNDS, DRAWS = 4, 8, 80
-ENOUGH = 40.0  # effective draws
+
+class Effort(NamedTuple):
+    """How many draws are made: rounds, at most, draws in each, and effective ones that suffice."""
+
+    rounds: int
+    most_rounds: int
+    draws: int
+    enough: float
+
+
+RESULTS = Effort(4, 8, 80, 40.0)
+# Between two stimuli only the rates are wanted, and somebody waits.
+BETWEEN = Effort(2, 4, 40, 10.0)
 DOUBT = 10.0  # nats: an evidence that did not settle is rough, and counts for little
 FREEDOM = 5.0  # of the t distribution that is drawn from
 WIDER = 1.2  # than the posterior, as far as it is known
@@ -146,7 +157,11 @@ class Ensemble:
 
 
 def ensemble(
-    answers: Answers, unknowns: Unknowns, begin: Array, rng: np.random.Generator
+    answers: Answers,
+    unknowns: Unknowns,
+    begin: Array,
+    rng: np.random.Generator,
+    effort: Effort = RESULTS,
 ) -> Ensemble:
     """The posterior of the unknowns, as weighed fields; `begin` is near its mode."""
     size, rows = unknowns.count, answers.rows()
@@ -157,10 +172,12 @@ def ensemble(
     proposals: list[tuple[Array, Array]] = []
     weights = np.ones(1)
     effective = 0.0
-    while len(proposals) < ROUNDS or (effective < ENOUGH and len(proposals) < MOST_ROUNDS):
+    while len(proposals) < effort.rounds or (
+        effective < effort.enough and len(proposals) < effort.most_rounds
+    ):
         proposals.append((mean, root))
-        normal = rng.standard_normal((DRAWS, size))
-        stretch = np.sqrt(FREEDOM / rng.chisquare(FREEDOM, (DRAWS, 1)))
+        normal = rng.standard_normal((effort.draws, size))
+        stretch = np.sqrt(FREEDOM / rng.chisquare(FREEDOM, (effort.draws, 1)))
         for z in mean + (normal * stretch) @ root.T:
             field = _field(answers, rows, unknowns.at(z))
             drawn.append(z)

@@ -98,6 +98,7 @@ class Exam(FieldExam):
         Refusal: for values that cannot be, and for combinations that make no sense.
 
     Examples:
+        >>> import earshift as es
         >>> from earshift.simulate.run import run
         >>> exam = run(es.Exam(seed=1, max_tones=20), es.Listener.of_class("mild", seed=2))
         >>> len(exam.thresholds([1000, 4000]))
@@ -204,7 +205,7 @@ class ClinicalExam(Exam):
             raise Refusal("precision_db must be positive", got=precision_db)
         # What a field of these trials is fitted with, where a screen without a rule wants one.
         self.strategy, self.halton_tones, self.guess, self.lapse = "level_set", 0, 0.01, 0.02
-        self.prior, self._fields, self._parts = None, None, None
+        self.prior, self._fields, self._parts, self._rates = None, None, None, None
         self._unheard_elsewhere = own_ear_only(self.domain, other_ear, transducer)
         self.reference = reference
         frequencies = self.domain.smooth[0].values

@@ -53,7 +53,7 @@ from earshift.engine.views import scale_of
 if TYPE_CHECKING:  # a field loads its compiled kernels, which a clinical exam does not need
     from matplotlib.axes import Axes
 
-    from earshift.engine.ensemble import Ensemble
+    from earshift.engine.ensemble import Effort, Ensemble
     from earshift.engine.field import Field
 
 Array = NDArray[np.float64]
@@ -123,6 +123,7 @@ class FieldExam(Procedure):
         self.halton_tones = whole(halton_tones, "halton_tones", 0)
         self.prior = prior
         self._parts: tuple[int, Ensemble] | None = None
+        self._rates: tuple[int, tuple[float, float]] | None = None
         self.guess, self.lapse = _rates(guess, lapse)
         if ears is not None and self.estimated:
             raise Refusal("rates are estimated in an exam of one ear: give guess and lapse")
@@ -140,7 +141,7 @@ class FieldExam(Procedure):
 
     def _drop(self, trial: Trial, ear: str | None) -> None:
         super()._drop(trial, ear)
-        self._fields = self._parts = None
+        self._fields = self._parts = self._rates = None
 
     @property
     def guess(self) -> float:
@@ -167,9 +168,15 @@ class FieldExam(Procedure):
         return tuple(name for name, rate in told.items() if rate is None)
 
     def _mean_rates(self) -> tuple[float, float]:
-        # Rounded, so that the next tone does not hang on the last digits of a machine.
-        guess, lapse = self._ensemble.mean_rates()
-        return round(guess, 3), round(lapse, 3)
+        """The rates as they stand, by fewer draws than a result takes."""
+        count = len(self._trials)
+        if self._rates is None or self._rates[0] != count:
+            from earshift.engine.ensemble import BETWEEN
+
+            guess, lapse = self._drawn(BETWEEN).mean_rates()
+            # Rounded, so that the next tone does not hang on the last digits of a machine.
+            self._rates = (count, (round(guess, 3), round(lapse, 3)))
+        return self._rates[1]
 
     @property
     def hyperprior(self) -> Hyperprior:
@@ -186,13 +193,18 @@ class FieldExam(Procedure):
     @property
     def _ensemble(self) -> "Ensemble":
         """Fields at the hyperparameters and rates that the answers leave possible."""
+        from earshift.engine.ensemble import RESULTS
+
+        count = len(self._trials)
+        if self._parts is None or self._parts[0] != count:
+            self._parts = (count, self._drawn(RESULTS))
+        return self._parts[1]
+
+    def _drawn(self, effort: "Effort") -> "Ensemble":
         from earshift.engine import ensemble as many
         from earshift.engine.answers import answers_of
         from earshift.engine.evidence import Rates
 
-        count = len(self._trials)
-        if self._parts is not None and self._parts[0] == count:
-            return self._parts[1]
         expected = Prior() if self.prior is None else self.prior
         own = None if self.prior is None else self.prior.in_model_units(self.domain)
         axes = len(self.domain.smooth)
@@ -209,8 +221,7 @@ class FieldExam(Procedure):
             begin = many.mode_of(answers, hyperprior(), unknowns)
         else:
             begin = many.mode_of_prior(answers, own, unknowns)
-        self._parts = (count, many.ensemble(answers, unknowns, begin, self._chance(SAMPLE)))
-        return self._parts[1]
+        return many.ensemble(answers, unknowns, begin, self._chance(SAMPLE), effort)
 
     @property
     def done(self) -> bool:

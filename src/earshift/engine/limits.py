@@ -46,6 +46,13 @@ class Limits:
         device: what the equipment can and may play: (frequency in Hz, softest, loudest level in
             dB HL). A frequency that is not listed is not played. None for equipment that plays
             everything.
+
+    Raises:
+        Refusal: for levels above 120 dB HL, or steps that are negative.
+
+    Examples:
+        >>> Limits(cap_db_hl=80, start_db_hl=30).above_heard_db
+        20.0
     """
 
     cap_db_hl: float = 90.0

@@ -164,6 +164,13 @@ class Norm:
         mean_db_hl: mean threshold at each of them, in dB HL.
         cov_db2: covariance of the thresholds, in dB squared.
         source: where the numbers come from.
+
+    Raises:
+        Refusal: for lists that do not match, or a covariance that is none.
+
+    Examples:
+        >>> Norm((1000, 4000), (10, 20), ((80, 40), (40, 120)), source="my clinic").source
+        'my clinic'
     """
 
     frequencies_hz: tuple[float, ...]
@@ -215,7 +222,12 @@ class Norm:
 
 
 def population_norm() -> Norm:
-    """US adults, 2011-2016 (NHANES): mean and covariance of thresholds at seven frequencies."""
+    """US adults, 2011-2016 (NHANES): mean and covariance of thresholds at seven frequencies.
+
+    Examples:
+        >>> population_norm().frequencies_hz[:3]
+        (500.0, 1000.0, 2000.0)
+    """
     block = tables()["population"]
     return Norm(
         frequencies_hz=tuple(block["frequencies_hz"]),

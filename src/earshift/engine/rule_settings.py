@@ -80,6 +80,13 @@ class RuleSettings(_Settings):
         lapse: ignored, likewise.
         retest_sd_db: ignored.
         strategy: ignored.
+
+    Raises:
+        Refusal: for values out of their range.
+
+    Examples:
+        >>> RuleSettings(prevalence=0.1, max_tones=40).bayes_factor
+        100.0
     """
 
     prevalence: float = _CHANGE["prevalence"]
@@ -134,6 +141,13 @@ class NotchSettings(_Settings):
         guess: ignored: how often somebody guesses is found from the answers.
         lapse: ignored, likewise.
         strategy: ignored.
+
+    Raises:
+        Refusal: for values out of their range.
+
+    Examples:
+        >>> NotchSettings(max_tones=20).max_tones
+        20
     """
 
     population: InitVar[str | None] = None

@@ -12,7 +12,7 @@ from datetime import date
 from functools import cache
 from importlib import resources
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,13 @@ class Criterion:
         frequencies_hz: in Hz.
         at_least_db: in dB, worse is positive.
         combine: "mean" of the shifts, or "all": every one of them.
+
+    Raises:
+        Refusal: without frequencies, or with kHz for Hz.
+
+    Examples:
+        >>> Criterion((2000, 3000, 4000), at_least_db=10).combine
+        'mean'
     """
 
     frequencies_hz: tuple[float, ...]
@@ -80,6 +87,13 @@ class Rule:
         confirm_by_retest: met only if an immediate retest meets the same criterion.
         age_correction: whether the rule's authors allow it.
         better: met by thresholds that are better by as much, and not by worse ones.
+
+    Raises:
+        Refusal: without a name or criteria.
+
+    Examples:
+        >>> Rule("mine", [Criterion((4000, 6000), at_least_db=12)]).frequencies_hz
+        (4000.0, 6000.0)
     """
 
     name: str
@@ -92,6 +106,12 @@ class Rule:
     better: bool = False
 
     needs_reference: ClassVar[bool] = True  # it speaks of shifts
+
+    if TYPE_CHECKING:  # any list of criteria is taken
+
+        def __init__(
+            self, name: str, criteria: Iterable[Criterion], *words: Any, **more: Any
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -183,6 +203,13 @@ class ThresholdRule(Rule):
     mean (or every one) of the thresholds at these frequencies is at least so many dB HL.
 
     >>> ThresholdRule("40 dB at 2 kHz", [Criterion((2000.0,), 40.0)])
+
+    Raises:
+        Refusal: without a name or criteria.
+
+    Examples:
+        >>> ThresholdRule("40 dB at 2 kHz", [Criterion((2000.0,), 40.0)]).needs_reference
+        False
     """
 
     kind: ClassVar[str] = "thresholds"

@@ -127,6 +127,17 @@ class Screen(ScreenViews):
         domain: the candidate tones: a `Domain`, or "fine", "audiometer" or "relative"; by default
             the reference exam's.
         limits: how loud a tone may be; None for no limits.
+
+    Raises:
+        Refusal: for a reference that is none, an unknown rule or protocol, or questions that do
+            not go together.
+
+    Examples:
+        >>> import earshift as es
+        >>> screen = es.Screen(es.Audiogram({1000: 10, 2000: 10, 4000: 20}), seed=1)
+        >>> screen.tell(screen.ask(), heard=True)
+        >>> screen.decision
+        'inconclusive'
     """
 
     kind = "screen"

@@ -16,6 +16,13 @@ class Tone:
         frequency_hz: in Hz, positive.
         level_db_hl: in dB HL; where nobody has calibrated the equipment, in relative dB.
         ear: "right" or "left" where it matters, else None.
+
+    Raises:
+        Refusal: for numbers that are not finite, or an ear that is none.
+
+    Examples:
+        >>> print(Tone(1000, 40, "left"))
+        1000 Hz at 40 dB HL left
     """
 
     frequency_hz: float
@@ -51,6 +58,13 @@ class Stimulus:
 
     Attributes:
         values: pairs of a name and a number in that axis's unit; kept in the order of the names.
+
+    Raises:
+        Refusal: for values that are not numbers.
+
+    Examples:
+        >>> Stimulus((("contrast_db", -20.0), ("cycles_per_degree", 4.0))).contrast_db
+        -20.0
     """
 
     values: tuple[tuple[str, float], ...]
@@ -80,6 +94,13 @@ class Trial:
     Attributes:
         tone: what was played; on other axes than a tone's, a `Stimulus`.
         heard: the answer.
+
+    Raises:
+        Refusal: of `from_dict`, for an answer that is neither True nor False.
+
+    Examples:
+        >>> Trial(Tone(1000, 40), heard=True).to_dict()
+        {'frequency_hz': 1000.0, 'level_db_hl': 40.0, 'heard': True}
     """
 
     tone: Tone

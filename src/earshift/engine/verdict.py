@@ -119,6 +119,16 @@ class Verdict:
         p_not_listening: probability that the answers have nothing to do with the tones.
         effective_size: how many persons the numbers rest on, on each side of the question.
         amount: of a rule, limit or notch: its own quantity with an interval.
+
+    Raises:
+        Refusal: of `to_frame`, without the package polars.
+
+    Examples:
+        >>> import earshift as es
+        >>> screen = es.Screen(es.Audiogram({1000: 10, 2000: 10, 4000: 20}))
+        >>> screen.tell(es.Tone(2000, 50), heard=False)
+        >>> screen.verdict([2000]).tones
+        1
     """
 
     decision: str
@@ -253,6 +263,16 @@ class PersonVerdict(Verdict):
         tones: how many were answered, of both ears.
         right: what the screen says of the right ear.
         left: what the screen says of the left ear.
+
+    Raises:
+        Refusal: of `to_frame`, without the package polars.
+
+    Examples:
+        >>> import earshift as es
+        >>> ear = es.Audiogram({1000: 10, 2000: 10, 4000: 20})
+        >>> screen = es.Screen({"right": ear, "left": ear}, ears="both")
+        >>> screen.verdict([2000]).left.decision
+        'inconclusive'
     """
 
     right: Verdict = field(kw_only=True)

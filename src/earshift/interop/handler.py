@@ -44,6 +44,17 @@ class Handler:
         otherData: whatever else was kept, a list for each name with None where there is nothing.
         thisTrialN: number of the present stimulus, from 0; -1 before the first.
         nTrials: after how many the exam is over at the latest.
+
+    Raises:
+        Refusal: for a next turn without an answer, and pickles, which are not written.
+
+    Examples:
+        >>> import earshift as es
+        >>> handler = Handler(es.Exam(seed=1, max_tones=3))
+        >>> for tone in handler:
+        ...     handler.addResponse(tone.level_db_hl > 30)
+        >>> len(handler.data)
+        3
     """
 
     def __init__(

@@ -32,6 +32,14 @@ class Listener:
 
     `retest_sd_db` moves the thresholds of this sitting by a smooth random curve of that SD (an
     octave of correlation), as a real ear's do from day to day.
+
+    Raises:
+        Refusal: for fewer than two thresholds, kHz for Hz, or rates that are none.
+
+    Examples:
+        >>> listener = Listener({500: 10, 4000: 40}, lapse=0.02, seed=1)
+        >>> round(listener.threshold(4000))
+        40
     """
 
     def __init__(

@@ -5,6 +5,7 @@ time and reason, and triggers in the database refuse anything else. When a call 
 what it wrote is on the disk, with its audit row. One SQLite file, or PostgreSQL by its address.
 """
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
@@ -14,7 +15,7 @@ from sqlalchemy.engine import URL
 from earshift.store import upkeep
 from earshift.store.audit import Audit
 from earshift.store.chain import Seal, head
-from earshift.store.database import address, describe, open_database, reading
+from earshift.store.database import address, describe, in_use, open_database, reading
 from earshift.store.devices import Devices
 from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError, StoreTrouble
 from earshift.store.exams import Exams
@@ -61,6 +62,13 @@ class Store(
 
     def __init__(self, place: Path | URL) -> None:
         super().__init__(open_database(place))
+        self._held: int | None = None
+        try:
+            if isinstance(place, Path):
+                self._held = in_use(place)
+        except BaseException:
+            self.engine.dispose()
+            raise
         self._place = place
 
     @classmethod
@@ -98,6 +106,10 @@ class Store(
         with reading(self.engine) as connection:
             return head(connection)
 
+    def unready(self) -> list[str]:
+        """Why the store could not take an answer now, by codes; nothing when it could."""
+        return upkeep.unready(self.engine)
+
     def second_role(self) -> str | None:
         """PostgreSQL: SQL for a role that reads and adds, and owns nothing. None for a file."""
         return upkeep.second_role(self.engine)
@@ -111,6 +123,12 @@ class Store(
 
     def close(self) -> None:
         self.engine.dispose()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
 
     def __enter__(self) -> Self:
         return self

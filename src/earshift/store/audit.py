@@ -94,12 +94,31 @@ class Audit(Part):
             rows.add_audit(connection, checks.text(author, "author"), action, subject, "", details)
 
     def audit(
-        self, *, after: int = 0, limit: int = 100, subject: str | None = None
+        self,
+        *,
+        after: int = 0,
+        limit: int = 100,
+        subject: str | None = None,
+        author: str | None = None,
+        action: str | None = None,
+        newest_first: bool = False,
     ) -> list[AuditEntry]:
-        """A page of the audit, oldest first; `subject` such as "exams:12" picks one row's."""
-        query = select(t.audit).where(t.audit.c.id > whole(after, "after", 0))
-        if subject is not None:
-            query = query.where(t.audit.c.subject == subject)
-        query = query.order_by(t.audit.c.id).limit(whole(limit, "limit", 1))
+        """A page of the audit, oldest first; `subject` such as "exams:12" picks one row's.
+
+        With `newest_first` the page goes back in time from the line `after`, 0 being the newest.
+        """
+        at = t.audit.c.id
+        start = whole(after, "after", 0)
+        query = select(t.audit)
+        if not newest_first:
+            query = query.where(at > start)
+        elif start:
+            query = query.where(at < start)
+        wanted = {"subject": subject, "author": author, "action": action}
+        for name, value in wanted.items():
+            if value is not None:
+                query = query.where(t.audit.c[name] == value)
+        query = query.order_by(at.desc() if newest_first else at)
+        query = query.limit(whole(limit, "limit", 1))
         with reading(self.engine) as connection:
             return rows.to_records(AuditEntry, connection.execute(query))

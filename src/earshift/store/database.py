@@ -7,6 +7,7 @@ it is. What a driver raises leaves as a `StoreError` in plain words, never with 
 import json
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, t
 from sqlalchemy.engine import URL, make_url
 
 from earshift.store import chain
-from earshift.store.errors import StoreError, StoreTrouble
+from earshift.store.errors import StoreConflict, StoreError, StoreTrouble
 from earshift.store.tables import SCHEMA, VERSION_TABLE
 
 MIGRATIONS = Path(__file__).parent / "migrations"
@@ -96,7 +97,19 @@ def connect(place: Path | URL) -> Engine:
     return engine
 
 
-def _prepare_sqlite(connection: Any, _record: object) -> None:
+FILE = "earshift_file"  # which file a connection has open, whatever has its name later
+
+
+def _which(file: str | None) -> tuple[int, int] | None:
+    try:
+        found = os.stat(file or "")
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    record.info[FILE] = _which(connection.execute("PRAGMA database_list").fetchone()[2])
     connection.isolation_level = None  # transactions begin when we say so, not when Python guesses
     for setting in (
         "foreign_keys = ON",
@@ -118,6 +131,14 @@ def _prepare_postgresql(connection: Any, _record: object) -> None:
 def _begin_sqlite(connection: Connection) -> None:
     # A write lock taken late can fail in the middle of a transaction; taken first it only waits.
     writes = connection.get_execution_options().get("earshift_writes", False)
+    if writes and connection.info.get(FILE) != _which(connection.engine.url.database):
+        # Else an answer would be acknowledged that lies in a file which nobody opens again.
+        raise StoreTrouble(
+            "{database} was moved, replaced or deleted while it was open. Nothing was stored",
+            code="database-gone",
+            advice="start this program again",
+            database=describe(connection.engine.url),
+        )
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
@@ -152,6 +173,7 @@ def plain_errors(engine: Engine) -> Iterator[None]:
             raise StoreTrouble(
                 "{database}: the connection was lost. Check whether the last change was stored "
                 "before you repeat it",
+                code="database-lost",
                 database=name,
             ) from None
         raise _explained(error.orig, name) from None
@@ -171,6 +193,14 @@ BUSY = "another program is writing to it; try again when it has finished"
 READ_ONLY = "it is read-only; check the permissions"
 FULL = "the disk is full; free some space and try again"
 FORBIDDEN = "this role may not do that; use the address of the role that owns the tables"
+LOST = "the server cannot be reached"
+CODES = {
+    BUSY: "database-busy",
+    READ_ONLY: "database-read-only",
+    FULL: "disk-full",
+    FORBIDDEN: "database-role",
+    LOST: "database-lost",
+}
 BY_SQLITE_CODE = {
     sqlite3.SQLITE_BUSY: BUSY,
     sqlite3.SQLITE_LOCKED: BUSY,
@@ -192,8 +222,10 @@ def _explained(error: BaseException | None, name: str) -> StoreTrouble:
     said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
     said = (said.strip().splitlines() or ["refused without a reason"])[0]
     kind = Busy if meaning is BUSY else StoreTrouble
+    lost = code is None and getattr(error, "sqlstate", None) is None
+    named = CODES.get(meaning or "", CODES[LOST] if lost else kind.code)
     words = "{database}: " + (meaning or "{reason}") + ". Nothing was changed."
-    return kind(words, database=name, reason=said)
+    return kind(words, code=named, database=name, reason=said)
 
 
 def outside_transactions(engine: Engine, statement: str) -> None:
@@ -209,6 +241,33 @@ def forget(engine: Engine) -> None:
     """
     if engine.dialect.name == "sqlite":
         outside_transactions(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def in_use(file: Path, *, alone: bool = False) -> int | None:
+    """Hold a file beside an SQLite file, with others or `alone`, until its number is closed.
+
+    Whoever has a store open holds it, so that none is restored under this name meanwhile.
+    """
+    if sys.platform == "win32":  # where a file that is open cannot be moved away
+        return None
+    import fcntl
+
+    beside = file.with_name(f"{file.name}.in-use")
+    try:
+        held = os.open(beside, os.O_CREAT | os.O_RDWR, 0o600)
+    except OSError as error:
+        raise StoreTrouble(f"{{file}} cannot be opened: {error.strerror}", file=beside) from None
+    try:
+        fcntl.flock(held, (fcntl.LOCK_EX if alone else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except OSError:
+        os.close(held)
+        raise StoreConflict(
+            "another program has {file} open" if alone else "{file} is being restored",
+            code="in-use",
+            advice="end it first" if alone else "try again when that is done",
+            file=file,
+        ) from None
+    return held
 
 
 def open_database(place: Path | URL) -> Engine:

@@ -20,12 +20,14 @@ from earshift.store.chain import Seal, inspect_chain
 from earshift.store.database import (
     connect,
     describe,
+    in_use,
     migrate,
     reading,
     require_current,
     require_sqlite,
     version_of,
     weak_settings,
+    writing,
 )
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError, StoreTrouble
 from earshift.store.signatures import sha256_of
@@ -95,7 +97,13 @@ def restore(backup: Path, place: Path | URL) -> None:
             f"be restored into {describe(place)}"
         )
     if isinstance(place, Path):
-        _restore_sqlite(backup, place)
+        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        held = in_use(place, alone=True)
+        try:
+            _restore_sqlite(backup, place)
+        finally:
+            if held is not None:
+                os.close(held)
         return
     engine = connect(place)
     try:
@@ -123,7 +131,6 @@ def _restore_sqlite(backup: Path, target: Path) -> None:
     if version is None:
         raise StoreError(f"{backup} is empty: it is not a backup of a store")
     require_current(version, str(backup))
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     _copy_sqlite(backup, target)
 
 
@@ -268,6 +275,22 @@ def second_role(engine: Engine, role: str = "earshift_serve") -> str | None:
             *locks,
         )
     )
+
+
+LEAST_FREE = 20 * 2**20  # bytes on the disk of an SQLite file; its log alone can take some MB
+
+
+def unready(engine: Engine) -> list[str]:
+    """Why the store could not take an answer now, by codes; nothing when it could."""
+    try:
+        with writing(engine) as connection:
+            if connection.dialect.name == "postgresql":
+                read_only = connection.exec_driver_sql("SHOW transaction_read_only").scalar_one()
+                return ["database-read-only"] if read_only == "on" else []
+        folder = Path(str(engine.url.database)).parent
+        return ["disk-full"] if shutil.disk_usage(folder).free < LEAST_FREE else []
+    except StoreError as trouble:
+        return [trouble.code]
 
 
 def _single_role(connection: Connection) -> list[str]:

@@ -247,9 +247,25 @@ class Visits(Part):
             visit = visit_of(connection, visit_id)
             return bundles_of(connection, [visit])[0]
 
-    def iter_visit_bundles(self, person_id: int | None = None) -> Iterator[VisitBundle]:
-        """All visits, or one person's, by id: all of one moment, a few in memory at a time."""
+    def iter_visit_bundles(
+        self,
+        person_id: int | None = None,
+        *,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        simulated: bool = True,
+    ) -> Iterator[VisitBundle]:
+        """All visits, or one person's, by id: all of one moment, a few in memory at a time.
+
+        `since` and `before` take those that began at or after, and before a moment.
+        """
         query = visits_query().order_by(t.visits.c.id).limit(BATCH)
+        if since is not None:
+            query = query.where(t.visits.c.started_at >= checks.moment(since, "since"))
+        if before is not None:
+            query = query.where(t.visits.c.started_at < checks.moment(before, "before"))
+        if not simulated:
+            query = query.where(t.visits.c.mode != "simulated")
         with reading(self.engine) as connection:
             if person_id is not None:
                 people.person_of(connection, person_id)

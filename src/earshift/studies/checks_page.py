@@ -319,10 +319,15 @@ def _brute_targets(screens: "pl.DataFrame", exams: "pl.DataFrame | None") -> Ite
         )  # fmt: skip
     if exams is not None and exams.height:
         ends = _ends(exams)
+        by_tones = ", ".join(
+            f"after {tones} tones {np.quantile(_ends(part), 0.95):.2f} dB"
+            for (tones,), part in sorted(exams.partition_by("tones", as_dict=True).items())
+        )
         yield Target(
             f"ends of an exam's intervals within {BRUTE_ENDS_DB:g} dB of a much larger cloud's "
             "(95 % of them)",
-            f"95 % within {np.quantile(ends, 0.95):.2f} dB, all within {ends.max():.2f} dB",
+            f"95 % within {np.quantile(ends, 0.95):.2f} dB ({by_tones}), all within "
+            f"{ends.max():.2f} dB",
             float(np.quantile(ends, 0.95)) <= BRUTE_ENDS_DB,
         )
 

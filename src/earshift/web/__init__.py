@@ -11,6 +11,7 @@ from earshift.store.accounts import Accounts
 from earshift.web import listen, pages, signin
 from earshift.web.live import Sessions
 from earshift.web.routes import (
+    day,
     devices,
     exams,
     imports,
@@ -53,7 +54,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.state.accounts = Accounts(store)
     app.state.sessions = Sessions(store)
     parts = (
-        *(signin, people, imports, worklist, review, programme, devices),
+        *(signin, people, imports, day, worklist, review, programme, devices),
         *(tests, exams, visits, simulated, listen),
     )
     for part in parts:

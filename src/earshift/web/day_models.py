@@ -30,6 +30,37 @@ class Worklist(Answer):
     counts: dict[str, int]  # by reason
     departments: list[str]
     jobs: list[str]
+    backup: str | None  # what to say of backups, to who may make one
+
+
+class DayExam(Answer):
+    exam: str
+    ear: str
+    kind: str
+    state: str
+    answered: int
+    at_most: int
+    last_at: datetime | None  # of the newest answer
+    decision: str | None
+    held: str | None  # why the listener waits for the examiner
+
+
+class DayVisit(Answer):
+    visit: str
+    person: Person
+    started_at: datetime
+    mode: str
+    device: str | None
+    answered_by: str
+    going_on: bool
+    exams: list[DayExam]
+
+
+class Booths(Answer):
+    """The visits of today, those that go on first."""
+
+    today: date
+    visits: list[DayVisit]
 
 
 class SiteSetting(Answer):

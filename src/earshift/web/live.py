@@ -45,10 +45,21 @@ class Sessions:
         self._open: OrderedDict[int, _Open] = OrderedDict()
         self._lock = threading.Lock()
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lookahead")
+        self._warm = threading.Event()
 
     def warm_up(self) -> None:
         """Load the engine and its tables in the background: the first listener does not wait."""
-        threading.Thread(target=_warm_up, daemon=True).start()
+
+        def work() -> None:
+            _warm_up()
+            self._warm.set()
+
+        threading.Thread(target=work, daemon=True).start()
+
+    @property
+    def warm(self) -> bool:
+        """Whether the engine and its tables are loaded."""
+        return self._warm.is_set()
 
     def close(self) -> None:
         self._worker.shutdown(wait=True, cancel_futures=True)

@@ -35,6 +35,7 @@ EXAMINER_PAGES = {
     "/devices": "devices",
     "/rooms": "rooms",
     "/devices/{handle}": "device",
+    "/booths": "booths",
     "/import": "import",
     "/try": "try",
     "/about": "about",

@@ -52,6 +52,15 @@ NOT_LAUNCHED = (
 )
 FAILED = "something went wrong on the server; see its log"
 BROKEN = "the database is not working properly; see the server's log"
+TROUBLE = {
+    "disk-full": "the server's disk is full: nothing was stored. Tell whoever looks after it",
+    "database-busy": "another program is writing for a long time: nothing was stored. Try again",
+    "database-read-only": "the database cannot be written to: nothing was stored",
+    "database-role": "the server's role in the database may not do this: nothing was stored",
+    "database-lost": "the server has lost its database. What was stored before is safe. Try again",
+    "database-gone": "the database was moved or replaced: nothing was stored. "
+    "The server has to be started again",
+}
 
 
 class Guard:
@@ -355,7 +364,8 @@ def add_error_handlers(app: FastAPI) -> None:
             log.error("%s failed: %s", _route(request.scope), _where(error))
         wait = getattr(error, "retry_after", None)
         headers = None if wait is None else {"Retry-After": str(wait)}
-        detail = BROKEN if isinstance(error, Trouble) else detail_of(error)
+        trouble = isinstance(error, Trouble)
+        detail = TROUBLE.get(error.code, BROKEN) if trouble else detail_of(error)
         return JSONResponse({"detail": detail}, status_of(error), headers)
 
     async def refused(_: Request, error: Exception) -> Response:

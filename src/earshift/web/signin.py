@@ -168,6 +168,24 @@ def health() -> dict[str, str]:
     return {"state": "ok"}
 
 
+class Readiness(BaseModel):
+    """Whether work can begin, and else what it waits for."""
+
+    state: Literal["ready", "not ready"]
+    waiting_for: list[str]
+
+
+@router.get("/api/health/ready", responses={503: {"model": Readiness}})
+def ready(request: Request, response: Response) -> Readiness:
+    """Whether an answer could be taken now: the database can be written to, the engine is warm."""
+    waiting = request.app.state.store.unready()
+    if not request.app.state.sessions.warm:
+        waiting.append("engine")
+    if waiting:
+        response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
+    return Readiness(state="not ready" if waiting else "ready", waiting_for=waiting)
+
+
 @router.get("/open", include_in_schema=False)
 def launch(request: Request, token: str = "") -> Response:
     settings = _settings(request)

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query, Response
 
 from earshift.clinic import site
 from earshift.clinic import worklist as day
+from earshift.clinic.day import backup_warning
 from earshift.formats.files import guard
 from earshift.web import day_models as d
 from earshift.web import models as m
@@ -57,6 +58,7 @@ def worklist(
         counts=found.counts,
         departments=here.store.employments("department"),
         jobs=here.store.employments("job"),
+        backup=backup_warning(here.store) if user.role == "admin" else None,
     )
 
 

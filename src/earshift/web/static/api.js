@@ -67,6 +67,18 @@ export const remove = (path) => unsafe("DELETE", path);
 export const send = (path, file) => unsafe("POST", path, file, "application/octet-stream");
 
 /**
+ * A file to be kept, with the name that the server gives it.
+ * @template {PathOf<"get">} P
+ * @param {P | Address<P>} path
+ */
+export async function getFile(path) {
+  const response = await reach(path, {});
+  if (!response.ok) await contentOf(response); // throws
+  const said = response.headers.get("Content-Disposition") ?? "";
+  return { name: /filename="([^"]+)"/.exec(said)?.[1] ?? "file", content: await response.blob() };
+}
+
+/**
  * Sign in: nobody is known yet, so there is no token to send.
  * @param {string} name
  * @param {string} password

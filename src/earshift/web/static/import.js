@@ -2,10 +2,10 @@
 /* Earlier audiograms or a roster from a file: what it would do is shown first, then done. The file
    is sent as it is and judged by the server. */
 
-import { at, send } from "./api.js";
+import { at, getFile, send } from "./api.js";
 import { byId, el, fill, find, t, word } from "./dom.js";
 import { nameOf } from "./format.js";
-import { acting, complain, formOf, inputOf, onSubmit } from "./page.js";
+import { acting, complain, formOf, inputOf, onSubmit, say, typed } from "./page.js";
 import { Refusal } from "./refusal.js";
 import { table } from "./table.js";
 
@@ -240,6 +240,21 @@ onSubmit(go, async () => {
   offer();
   await showColumns();
   show(answer);
+});
+onSubmit(formOf("export"), async (fields) => {
+  const format = typed(fields, "export-format");
+  const days = ["first", "last"].map((name) => [name, typed(fields, name)]).filter(([, day]) => day);
+  const asked = {
+    format,
+    ...Object.fromEntries(days),
+    identity: fields.has("identity"),
+    tidy: fields.has("tidy"),
+  };
+  const { name, content } = await getFile(at("/api/export", {}, asked));
+  const link = el("a", { href: URL.createObjectURL(content), download: name });
+  link.click();
+  URL.revokeObjectURL(link.href);
+  say(t("export.done", { name }));
 });
 form.addEventListener("change", (event) => {
   const { target } = event;

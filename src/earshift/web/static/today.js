@@ -90,5 +90,6 @@ get(at("/api/worklist", {}, { limit: MOST_URGENT }))
   .then((work) => {
     showWork(work);
     showDevices(work.devices);
+    fill(byId("backup"), work.backup ? el("p", { class: "caution" }, work.backup) : null);
   })
   .catch(complain);

@@ -1,0 +1,178 @@
+"""Whether what would be published is fit to be: builds it, looks at it, installs it and tests it.
+
+    python tools/release_check.py [--tests PATH ...] [--only base|oldest|newest]
+
+Builds an sdist and a wheel into build/release, checks metadata, licence and contents, installs the
+wheel into fresh environments (without extras; with the oldest direct dependencies that are allowed;
+with the newest) and runs the fast tests against it, beside an unpacked sdist whose source is gone.
+"""
+
+import argparse
+import email
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "build" / "release"
+FAST = "not browser and not server and not kills and not cluster and not slow"
+# They read the source of the package, which is not beside an installed one.
+OF_THE_SOURCE = ("tests/test_architecture.py", "tests/test_refusals.py", "tests/fhir_check")
+IN_THE_SDIST = (
+    "LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/conftest.py", "docs/index.md",
+    "notebooks/notebooks.py", "examples/gap_detection.py",
+)  # fmt: skip
+
+
+class Unfit(Exception):
+    """What is wrong with what would be published."""
+
+
+def demand(condition: bool, what: str) -> None:
+    if not condition:
+        raise Unfit(what)
+    print(f"  ok: {what}", flush=True)
+
+
+def call(command: Sequence[str | Path], where: Path = ROOT, **more: str) -> None:
+    """Run a program; threads of BLAS would only be in each other's way."""
+    surroundings = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    surroundings |= {"OPENBLAS_NUM_THREADS": "1", **more}
+    done = subprocess.run([str(part) for part in command], cwd=where, env=surroundings, check=False)
+    if done.returncode:
+        raise Unfit(f"{' '.join(str(part) for part in command)} failed")
+
+
+def version() -> str:
+    text = (ROOT / "src" / "earshift" / "__init__.py").read_text(encoding="utf-8")
+    return re.findall(r'^__version__ = "(.+)"$', text, re.M)[0]
+
+
+def tools() -> Path:
+    """An environment with the tools that build and install; its programs."""
+    folder = FOLDER / "tools"
+    venv.create(folder, with_pip=True, clear=True)
+    call([folder / "bin" / "pip", "install", "--quiet", "build", "uv", "twine"])
+    return folder / "bin"
+
+
+def built(programs: Path) -> tuple[Path, Path]:
+    """sdist and wheel, anew."""
+    out = FOLDER / "dist"
+    shutil.rmtree(out, ignore_errors=True)
+    call([programs / "python", "-m", "build", "--outdir", out, ROOT])
+    (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
+    call([programs / "twine", "check", "--strict", sdist, wheel])
+    return sdist, wheel
+
+
+def look_at(sdist: Path, wheel: Path) -> None:
+    """Metadata, licence files and contents."""
+    with zipfile.ZipFile(wheel) as packed:
+        names = packed.namelist()
+        (meta,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+        data = email.message_from_bytes(packed.read(meta))
+    demand(data["Name"] == "earshift", "the wheel is called earshift")
+    demand(data["Version"] == version(), f"its version is {version()}")
+    demand(data["License-Expression"] == "Apache-2.0", "its licence is Apache-2.0")
+    demand(any(n.endswith("licenses/LICENSE") for n in names), "the licence is in the wheel")
+    demand("earshift/py.typed" in names, "the wheel says that it is typed")
+    demand(not [n for n in names if "/__pycache__/" in n], "no compiled files are in the wheel")
+    demand(not [n for n in names if n.startswith("tests/")], "no tests are in the wheel")
+    demand(data["Requires-Python"] == ">=3.11", "it says which Python it needs")
+    with tarfile.open(sdist) as packed_source:
+        inside = {name.partition("/")[2] for name in packed_source.getnames()}
+    for path in IN_THE_SDIST:
+        demand(path in inside, f"{path} is in the sdist")
+    for path in ("docs/migration.md", "CHANGELOG.md", "CITATION.cff"):
+        told = (ROOT / path).read_text(encoding="utf-8")
+        demand(version() in told, f"{path} speaks of {version()}")
+
+
+def beside(sdist: Path, name: str) -> Path:
+    """The sdist unpacked without its source: tests can only find what is installed."""
+    folder = FOLDER / name
+    shutil.rmtree(folder, ignore_errors=True)
+    with tarfile.open(sdist) as packed:
+        packed.extractall(folder, filter="data")
+    (inside,) = folder.iterdir()
+    shutil.rmtree(inside / "src")
+    return inside
+
+
+def environment(programs: Path, name: str) -> Path:
+    """A fresh environment; its Python."""
+    folder = FOLDER / f"env-{name}"
+    shutil.rmtree(folder, ignore_errors=True)
+    call([programs / "uv", "venv", "--quiet", "--python", sys.executable, folder])
+    return folder / "bin" / "python"
+
+
+def of_the_library(programs: Path, sdist: Path, wheel: Path) -> None:
+    """Without extras: the README's Python runs, and clinical commands say what they need."""
+    python = environment(programs, "base")
+    call([programs / "uv", "pip", "install", "--quiet", "--python", python, wheel])
+    folder = beside(sdist, "base")
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
+    call([python, "-c", code], folder, MPLBACKEND="Agg")
+    done = subprocess.run(
+        [python.with_name("earshift"), "person", "list"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    demand("earshift[clinic]" in done.stderr, "a command of the clinic names its extra")
+
+
+def tested(programs: Path, sdist: Path, wheel: Path, name: str, tests: Sequence[str]) -> None:
+    """The fast tests against the wheel, with the oldest or the newest dependencies."""
+    python = environment(programs, name)
+    install = [programs / "uv", "pip", "install", "--quiet", "--python", python]
+    resolution = "lowest-direct" if name == "oldest" else "highest"
+    call([*install, "--resolution", resolution, f"{wheel}[all]"])
+    held = FOLDER / f"{name}.txt"
+    frozen = subprocess.run(
+        [programs / "uv", "pip", "freeze", "--python", python],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    held.write_text("".join(f"{line}\n" for line in frozen.splitlines() if "==" in line))
+    call([*install, "-c", held, f"{wheel}[all,dev]"])
+    print("".join(f"  {line}\n" for line in frozen.splitlines() if re.match(KEY, line)))
+    folder = beside(sdist, name)
+    left_out = [f"--deselect={path}" for path in OF_THE_SOURCE]
+    call([python, "-m", "pytest", "-q", "-m", FAST, *left_out, *tests], folder)
+
+
+KEY = r"(numpy|scipy|numba|matplotlib|sqlalchemy|fastapi|pydantic|polars)=="
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tests", nargs="*", default=["tests"])
+    parser.add_argument("--only", choices=("base", "oldest", "newest"))
+    given = parser.parse_args()
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    try:
+        programs = tools()
+        sdist, wheel = built(programs)
+        look_at(sdist, wheel)
+        if given.only in (None, "base"):
+            of_the_library(programs, sdist, wheel)
+        for name in ("oldest", "newest"):
+            if given.only in (None, name):
+                tested(programs, sdist, wheel, name, given.tests)
+    except Unfit as problem:
+        sys.exit(f"not fit for release: {problem}")
+    print(f"earshift {version()} is fit for release")
+
+
+if __name__ == "__main__":
+    main()
