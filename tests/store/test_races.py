@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_store import AUDIOGRAM, BERLIN, a_person, a_trial
 
-from earshift.records import in_order
-from earshift.store import Store, StoreConflict, StoreTrouble, checks
+from earshift.records import ImportedAudiogram, in_order
+from earshift.store import Store, StoreConflict, StoreTrouble, checks, database, imports
 from earshift.store.accounts import Accounts, Throttled
 from earshift.store.accounts.sessions import LONGEST_WAIT
 from support.databases import prepare
@@ -222,3 +223,64 @@ def test_an_answer_is_not_acknowledged_into_a_file_that_is_gone(tmp_path: Path) 
         prepare(file)  # another store of the same name
         with pytest.raises(StoreTrouble, match="was moved, replaced or deleted"):
             a_trial(store, exam)
+
+
+# Imports
+
+
+def an_item(number: int, ear: str = "right", **given: Any) -> ImportedAudiogram:
+    values = {"code": f"C{number}", "ear": ear, "audiogram": AUDIOGRAM, "measured_at": NOON}
+    return ImportedAudiogram(**{**values, **given})
+
+
+def test_others_get_their_turn_during_an_import(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "HOLD_SECONDS", 0.0)
+    items = [an_item(number, ear) for number in range(4) for ear in ("right", "left")]
+    before = store.seal().links
+    done = store.import_audiograms(items, author="mh", zone=BERLIN)
+    assert len(done.added) == 8
+    assert store.seal().links == before + 4  # a transaction for each person
+    assert store.count_visits() == 4
+    assert store.check() == []
+
+
+def test_an_import_that_was_killed_is_completed_by_repeating_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "HOLD_SECONDS", 0.0)
+    items = [an_item(number, ear) for number in range(4) for ear in ("right", "left")]
+    real, calls = imports.import_one, count(1)
+
+    def dying(*given: Any) -> Any:
+        if next(calls) == 6:  # between the ears of the third person
+            raise KeyboardInterrupt
+        return real(*given)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(imports, "import_one", dying)
+        with pytest.raises(KeyboardInterrupt):
+            store.import_audiograms(items, author="mh", zone=BERLIN)
+    assert len(store.people()) == 2
+    done = store.import_audiograms(items, author="mh", zone=BERLIN)
+    assert (len(done.known), len(done.added)) == (4, 4)
+    assert store.count_visits() == 4
+    assert store.check() == []
+
+
+def test_what_an_import_refuses_is_found_before_anything_is_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "HOLD_SECONDS", 0.0)
+    items = [an_item(1, name="Ada"), an_item(2), an_item(1, "left", name="Grace")]
+    refused = store.refused_imports(items, author="mh", zone=BERLIN)
+    assert [str(one) for one in refused.values()] == [
+        "the person of an earlier row is known with another name; "
+        "correct the person or the file first"
+    ]
+    with pytest.raises(StoreConflict, match=r"audiogram 3 .*another name"):
+        store.import_audiograms(items, author="mh", zone=BERLIN)
+    with pytest.raises(StoreConflict, match="already belongs to"):
+        store.change_people([{"code": "A"}, {"code": "A"}], {}, author="mh", reason="roster")
+    assert store.people() == []

@@ -176,6 +176,7 @@ def test_readiness_waits_for_the_engine(desk: Desk) -> None:
     sessions = state_of(desk.client).sessions
     while not sessions.warm:
         time.sleep(0.05)
-    assert desk.get("/health/ready") == {"state": "ready", "waiting_for": []}
+    assert desk.get("/health/ready")["state"] == "ready"
     sessions._warm.clear()
-    assert desk.get("/health/ready", 503) == {"state": "not ready", "waiting_for": ["engine"]}
+    said = desk.get("/health/ready", 503)
+    assert (said["state"], said["waiting_for"]) == ("not ready", ["engine"])

@@ -526,6 +526,7 @@ REVIEWERS = {REVIEWER, ADMIN}
 CALLERS = {
     "GET /api/openapi.json": EVERYBODY,
     "GET /api/health": EVERYBODY,
+    "GET /api/health/ready": EVERYBODY,
     "GET /open": EVERYBODY,
     "POST /api/login": EVERYBODY,
     "GET /api/me": USERS,

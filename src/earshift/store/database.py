@@ -9,11 +9,11 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, exc, inspect, text
 from sqlalchemy.engine import URL, make_url
@@ -22,6 +22,7 @@ from earshift.store import chain
 from earshift.store.errors import StoreConflict, StoreError, StoreTrouble
 from earshift.store.tables import SCHEMA, VERSION_TABLE
 
+T = TypeVar("T")
 MIGRATIONS = Path(__file__).parent / "migrations"
 WAIT_SECONDS = 30.0  # for another process that is writing; an import may take a while
 CONNECT_SECONDS = 10  # for a server that does not answer
@@ -160,6 +161,34 @@ def writing(engine: Engine) -> Iterator[Connection]:
         connection.info[chain.NEW_ROWS] = []
         yield connection
         chain.link(connection)
+
+
+HOLD_SECONDS, PAUSE_SECONDS = 0.2, 0.05  # of a long write, and between its parts
+
+
+def write_in_parts(
+    engine: Engine,
+    items: Sequence[T],
+    write: Callable[[Connection, T], None],
+    together: Callable[[T, T], bool] = lambda _one, _next: False,
+) -> None:
+    """Write many items in transactions that are short enough for others to get their turn.
+
+    Two that belong `together` are in one transaction. Whoever is killed meanwhile has written the
+    first ones, whole.
+    """
+    done = 0
+    while done < len(items):
+        with writing(engine) as connection:
+            began = time.monotonic()
+            while done < len(items):
+                write(connection, items[done])
+                done += 1
+                parted = done == len(items) or not together(items[done - 1], items[done])
+                if parted and time.monotonic() - began > HOLD_SECONDS:
+                    break
+        if done < len(items) and engine.dialect.name == "sqlite":
+            time.sleep(PAUSE_SECONDS)  # who waits for SQLite's lock looks for it now and then
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from earshift.engine.values import EARS
 from earshift.records import ExamRecord, ImportedAudiogram, Person
 from earshift.store import checks, exams, people, rows
 from earshift.store import tables as t
-from earshift.store.database import writing
+from earshift.store.database import reading, write_in_parts
 from earshift.store.errors import StoreConflict, StoreError
 from earshift.store.rows import Part
 
@@ -72,18 +72,33 @@ def _audiogram(data: Mapping[str, Any]) -> dict[str, Any]:
         raise StoreError("this is not the data of an audiogram", got=error) from None
 
 
-def _imported_person(connection: Connection, item: ImportedAudiogram, author: str) -> Person:
-    given = people.as_identity(
+def _given(item: ImportedAudiogram) -> dict[str, Any]:
+    return people.as_identity(
         code=checks.text(item.code, "code"),
         name=item.name,
         birth_date=item.birth_date,
         sex=item.sex,
     )
+
+
+def _imported_person(connection: Connection, item: ImportedAudiogram, author: str) -> Person:
+    given = _given(item)
     person = people.find_by_code(connection, given["code"])
     if person is None:
         return people.insert_person(connection, given, author)
     person = people.living_person(connection, person.merged_into or person.id)
-    merged = {name: getattr(person, name) for name in people.IDENTITY}
+    known = {name: getattr(person, name) for name in people.IDENTITY}
+    merged = _merged(known, given, person.id)
+    if merged == known:
+        return person
+    return people.insert_correction(
+        connection, person, people.as_identity(**merged), author, "import"
+    )
+
+
+def _merged(known: Mapping[str, Any], given: Mapping[str, Any], who: object) -> dict[str, Any]:
+    """What is known with what a file adds; what contradicts it would be somebody else's."""
+    merged = dict(known)
     for name in ("name", "birth_date", "sex"):
         if given[name] is None:
             continue
@@ -93,21 +108,41 @@ def _imported_person(connection: Connection, item: ImportedAudiogram, author: st
             raise StoreConflict(
                 f"{{person}} is known with another {name.replace('_', ' ')}; "
                 "correct the person or the file first",
-                person=person.id,
+                person=who,
             )
-    if all(merged[name] == getattr(person, name) for name in people.IDENTITY):
-        return person
-    return people.insert_correction(
-        connection, person, people.as_identity(**merged), author, "import"
-    )
+    return merged
+
+
+@dataclass
+class _Judge:
+    """Finds what an import would refuse, by reading alone."""
+
+    connection: Connection
+    known: dict[str, dict[str, Any]]  # by code, with what earlier items add
+    who: dict[str, object]
+
+    def judge(self, item: ImportedAudiogram) -> None:
+        checks.one_of(item.ear, EARS, "ear")
+        checks.plain(_audiogram(item.audiogram), "audiogram")
+        if item.measured_at is not None:
+            checks.moment(item.measured_at, "measured_at")
+        checks.text(item.source, "source", blank=True)
+        given = _given(item)
+        code = given["code"]
+        if code not in self.known:
+            person = people.find_by_code(self.connection, code)
+            if person is None:
+                self.known[code] = {name: given[name] for name in people.IDENTITY}
+                self.who[code] = "the person of an earlier row"
+                return
+            person = people.alive(self.connection, person.merged_into or person.id)
+            self.known[code] = {name: getattr(person, name) for name in people.IDENTITY}
+            self.who[code] = person.id
+        self.known[code] = _merged(self.known[code], given, self.who[code])
 
 
 def _alike(value: object) -> str:
     return " ".join(str(value).casefold().split())
-
-
-class _Undone(Exception):
-    """Ends a trial run: nothing of it is kept."""
 
 
 class Imports(Part):
@@ -116,22 +151,18 @@ class Imports(Part):
     def refused_imports(
         self, items: Sequence[ImportedAudiogram], *, author: str, zone: str
     ) -> dict[int, Refusal]:
-        """Which of these `import_audiograms` would refuse, by their place; nothing is stored."""
-        author, zone = checks.text(author, "author"), checks.zone_name(zone)
+        """Which of these `import_audiograms` would refuse, by their place; nothing is written."""
+        checks.text(author, "author")
+        checks.zone_name(zone)
         refused: dict[int, Refusal] = {}
-        visits: dict[tuple[int, datetime | None], int] = {}
-        try:
-            with writing(self.engine) as connection:
-                for place, item in enumerate(items):
-                    before = dict(visits)
-                    try:
-                        with connection.begin_nested():
-                            import_one(connection, item, visits, author, zone)
-                    except Refusal as refusal:
-                        refused[place], visits = refusal, before
-                raise _Undone
-        except _Undone:
-            return refused
+        with reading(self.engine) as connection:
+            judge = _Judge(connection, {}, {})
+            for place, item in enumerate(items):
+                try:
+                    judge.judge(item)
+                except Refusal as refusal:
+                    refused[place] = refusal
+        return refused
 
     def import_audiograms(
         self, items: Iterable[ImportedAudiogram], *, author: str, zone: str
@@ -139,21 +170,39 @@ class Imports(Part):
         """Store audiograms from elsewhere: all of them, or none when one is refused.
 
         A person is found by code or is new. One who is known with another birth date, sex or name
-        is refused: that would be somebody else's audiogram. What is stored already is left alone.
+        is refused: that would be somebody else's audiogram. What is stored already is left alone,
+        so that an import which was killed is completed by repeating it: it is written in parts,
+        with all that stands together of one person in one of them.
         """
         author, zone = checks.text(author, "author"), checks.zone_name(zone)
+        wanted = list(items)
+        for place, item in enumerate(wanted, start=1):
+            if not isinstance(item, ImportedAudiogram):
+                raise StoreError(f"item {place} is not an ImportedAudiogram", got=item)
+        for place, refusal in self.refused_imports(wanted, author=author, zone=zone).items():
+            raise _named(refusal, place + 1, wanted[place]) from None
         added: list[ExamRecord] = []
         known: list[ExamRecord] = []
         visits: dict[tuple[int, datetime | None], int] = {}
-        with writing(self.engine) as connection:
-            for place, item in enumerate(items, start=1):
-                if not isinstance(item, ImportedAudiogram):
-                    raise StoreError(f"item {place} is not an ImportedAudiogram", got=item)
-                try:
-                    exam, is_new = import_one(connection, item, visits, author, zone)
-                except Refusal as error:
-                    kind = type(error) if isinstance(error, StoreError) else StoreError
-                    which = f"audiogram {place} (code {item.code!r})"
-                    raise error.within_as(kind, "{audiogram}: ", audiogram=which) from None
-                (added if is_new else known).append(exam)
+
+        def write(connection: Connection, numbered: tuple[int, ImportedAudiogram]) -> None:
+            place, item = numbered
+            try:
+                exam, is_new = import_one(connection, item, visits, author, zone)
+            except Refusal as refusal:  # of what another program has changed meanwhile
+                raise _named(refusal, place, item) from None
+            (added if is_new else known).append(exam)
+
+        write_in_parts(
+            self.engine,
+            list(enumerate(wanted, start=1)),
+            write,
+            together=lambda one, following: one[1].code == following[1].code,
+        )
         return Imported(tuple(added), tuple(known))
+
+
+def _named(refusal: Refusal, place: int, item: ImportedAudiogram) -> Refusal:
+    kind = type(refusal) if isinstance(refusal, StoreError) else StoreError
+    which = f"audiogram {place} (code {item.code!r})"
+    return refusal.within_as(kind, "{audiogram}: ", audiogram=which)

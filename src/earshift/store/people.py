@@ -12,7 +12,7 @@ from earshift.engine.checks import whole
 from earshift.records import Merge, Person
 from earshift.store import chain, checks, rows
 from earshift.store import tables as t
-from earshift.store.database import CODES_LOCK, forget, reading, writing
+from earshift.store.database import CODES_LOCK, forget, reading, write_in_parts, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
 from earshift.store.rows import Part
 
@@ -124,6 +124,11 @@ def living_person(connection: Connection, person_id: int) -> Person:
     """The person, held until the transaction ends, so that nobody erases them meanwhile."""
     person_id = checks.as_id(person_id, "person")
     connection.execute(select(t.people.c.id).where(t.people.c.id == person_id).with_for_update())
+    return alive(connection, person_id)
+
+
+def alive(connection: Connection, person_id: int) -> Person:
+    """The person, who is neither erased nor another record of somebody."""
     person = person_of(connection, person_id)
     if person.erased_at is not None:
         raise StoreConflict(
@@ -167,14 +172,16 @@ def _add_identity(
             connection.execute(select(func.pg_advisory_xact_lock(CODES_LOCK)))
         other = find_by_code(connection, code)
         if other is not None and other.id != person_id:
-            raise StoreConflict(
-                "this code already belongs to {person}",
-                code="code-taken",
-                person=other.id,
-                got=code,
-            )
+            raise _code_taken(code, other.id)
     row = {"person_id": person_id, "at": checks.now(), "author": author, "reason": reason}
     connection.execute(insert(t.identities).values(**identity, **row))
+
+
+def _code_taken(code: str, holder: int | None) -> StoreConflict:
+    whose: object = "somebody else of this list" if holder is None else holder
+    return StoreConflict(
+        "this code already belongs to {person}", code="code-taken", person=whose, got=code
+    )
 
 
 def delete_visits(connection: Connection, person_id: int) -> None:
@@ -268,17 +275,43 @@ class People(Part):
         author: str,
         reason: str,
     ) -> None:
-        """Add and correct many people at once: all of them, or none when one is refused."""
+        """Add and correct many people: all of them, or none when one is refused.
+
+        They are written in parts; what was killed meanwhile is completed by repeating it.
+        """
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
-        with writing(self.engine) as connection:
-            for person_id, fields in changes.items():
-                now = living_person(connection, person_id)
-                known = {name: getattr(now, name) for name in IDENTITY}
-                insert_correction(
-                    connection, now, as_identity(**{**known, **fields}), author, reason
-                )
-            for one in new:
-                insert_person(connection, as_identity(**one), author)
+        self._require_codes(new, changes)
+
+        def write(connection: Connection, one: tuple[int | None, Mapping[str, Any]]) -> None:
+            person_id, fields = one
+            if person_id is None:
+                insert_person(connection, as_identity(**fields), author)
+                return
+            now = living_person(connection, person_id)
+            known = {name: getattr(now, name) for name in IDENTITY}
+            identity = as_identity(**{**known, **fields})
+            insert_correction(connection, now, identity, author, reason)
+
+        added = [(None, one) for one in new]
+        write_in_parts(self.engine, [*changes.items(), *added], write)
+
+    def _require_codes(
+        self, new: Sequence[Mapping[str, Any]], changes: Mapping[int, Mapping[str, Any]]
+    ) -> None:
+        """Refuse, before anything is written, what cannot be stored."""
+        taken: dict[str, int | None] = {}
+        with reading(self.engine) as connection:
+            for person_id, fields in [*changes.items(), *((None, one) for one in new)]:
+                now = None if person_id is None else alive(connection, person_id)
+                known = {name: getattr(now, name) for name in IDENTITY} if now else {}
+                code = as_identity(**{**known, **fields})["code"]
+                if code is None or (now is not None and code == now.code):
+                    continue
+                other = find_by_code(connection, code)
+                holder = taken.get(code, person_id) if other is None else other.id
+                if code in taken or (other is not None and other.id != person_id):
+                    raise _code_taken(code, holder)
+                taken[code] = person_id
 
     def erase_person(
         self, person_id: int, *, author: str, reason: str, delete_trials: bool = False

@@ -173,6 +173,7 @@ class Readiness(BaseModel):
 
     state: Literal["ready", "not ready"]
     waiting_for: list[str]
+    detail: str
 
 
 @router.get("/api/health/ready", responses={503: {"model": Readiness}})
@@ -183,7 +184,8 @@ def ready(request: Request, response: Response) -> Readiness:
         waiting.append("engine")
     if waiting:
         response.status_code = HTTPStatus.SERVICE_UNAVAILABLE
-    return Readiness(state="not ready" if waiting else "ready", waiting_for=waiting)
+    detail = f"waiting for {', '.join(waiting)}" if waiting else ""
+    return Readiness(state="not ready" if waiting else "ready", waiting_for=waiting, detail=detail)
 
 
 @router.get("/open", include_in_schema=False)
