@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import sqlite3
 import subprocess
@@ -71,7 +72,8 @@ def referred(run: Run, person: int, tmp_path: Path) -> int:
 
 
 def events(output: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in output.splitlines()]
+    """What was told as JSON; advice for people goes to stderr, which is read along with it."""
+    return [json.loads(line) for line in output.splitlines() if not line.startswith("earshift: ")]
 
 
 def stored(db: Path, exam_id: int) -> list[tuple[str, bool]]:
@@ -239,7 +241,7 @@ def test_a_screen_that_finds_a_change(run: Run, referred: int, tmp_path: Path) -
     assert "29 CFR 1910.95(g)(10)(i)" in shown
     assert "present nothing, wait" in shown
     assert "P(rule met)" in shown
-    assert "\nChanged\nThe OSHA standard threshold shift rule is met" in shown
+    assert re.search(r"\nChanged\nRight ear: average at 2-4 kHz is \d+ to \d+ dB worse", shown)
     assert "reliability good" in shown
     listed = run("person", "show", "A1")
     assert "simulated screen" in listed
@@ -425,7 +427,7 @@ def test_an_unfinished_exam_is_not_forgotten(run: Run, person: int) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["exam", "A1", "--ear", "both"], "ear must be right or left"),
+        (["exam", "A1", "--ear", "neither"], "ear must be right or left"),
         (["exam", "B2", "--ear", "right"], "nobody has this id or code"),
         (["exam", "A1", "--ear", "right", "--cap", "120"], "at most 90 dB HL"),
         (["exam", "A1", "--ear", "right", "--cap", "nan"], "must be finite"),

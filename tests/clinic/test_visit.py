@@ -105,7 +105,10 @@ def test_an_exam_asks_what_the_engine_asks_with_silence_between(store: Store, vi
 def test_a_session_loaded_anew_at_every_step_asks_the_same(store: Store, visit: Visit) -> None:
     imported(store, "right")
     unbroken = begin_screen(store, visit, max_tones=12)
-    broken = begin_screen(store, visit, max_tones=12)
+    twin = store.add_person(author="mh", code="B2")  # nobody has two screens of an ear under way
+    imported(store, "right", code="B2")
+    another = store.open_visit(twin.id, author="mh", zone="UTC", mode="supervised")
+    broken = begin_screen(store, another, max_tones=12)
     number = 0
     while not unbroken.done:
         broken = Session(store, broken.record.id, **MH)
@@ -153,7 +156,9 @@ def test_practice_comes_first_rises_by_20_db_and_counts_for_nothing(
     assert (first.number, first.kind) == (5, "tone")
     assert first == Session(store, record.id, **MH).presentation()
     assert session.procedure.trials == ()
-    other = begin_exam(store, visit)
+    twin = store.add_person(author="mh", code="B2")  # nobody has two exams of an ear under way
+    another = store.open_visit(twin.id, author="mh", zone="UTC", mode="supervised")
+    other = begin_exam(store, another)
     assert replace(first, number=1) == other.presentation()
 
 
@@ -456,6 +461,7 @@ def test_what_cannot_be_a_reference(store: Store, person: Person, visit: Visit) 
     left = imported(store, "left")
     imported(store, "right")
     screen = begin_screen(store, visit)
+    screen.abandon("another exam")
     begun = begin_exam(store, visit)
     for exam_id, words in (
         (others, "belongs to another person"),

@@ -357,10 +357,10 @@ FILL = """
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path | None]:
-    """A file system of 1 MB, where this user may mount one."""
+    """A file system of 2 MB, where this user may mount one."""
     place = tmp_path / "disk"
     place.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place)]
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
     mounted = AS_ROOT and subprocess.run(mount, capture_output=True, check=False).returncode == 0
     try:
         yield place if mounted else None

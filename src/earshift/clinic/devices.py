@@ -37,7 +37,7 @@ RELATIVE = (
 DEFAULT_DEVICE = "default_device"  # as the store keeps it among the site's settings
 UNKNOWN_COMPARISON = (
     "How far the levels of today and of the reference differ is not known: a shift that is the "
-    "same at all frequencies, even one of 20 dB, may be the devices' doing and will not be called "
+    "same at all frequencies, even one of 20 dB, may be the devices' doing and may not be called "
     "changed."
 )
 EARS_AS_COUPLER = "a listener's ears"

@@ -85,9 +85,13 @@ export function createActions(state) {
   async function change(name) {
     const known = CHANGES.find((each) => each === name);
     if (!known) return;
-    // At the desk an undo names what it was decided at: pressed twice, it is done once.
-    const trial = known === "undo" && state.atDesk ? state.presentation?.trial : undefined;
-    await post(at(`/api/exams/{exam}/${known}`, state.names), trial ? { trial } : {});
+    if (known === "undo") {
+      // At the desk it names what it was decided at: pressed twice, it is done once.
+      const trial = state.atDesk ? state.presentation?.trial : undefined;
+      await post(at("/api/exams/{exam}/undo", state.names), trial ? { trial } : {});
+    } else {
+      await post(at(`/api/exams/{exam}/${known}`, state.names), {});
+    }
     say(word("acted", name));
   }
 
