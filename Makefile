@@ -146,7 +146,7 @@ results: $(STAMP) ## run all studies and write docs/results.md from them
 results-rules: $(STAMP) ## run the studies of clinical verdicts and write their part of docs/results.md
 	@test -r $(EARS) || { echo "make results-rules needs the real ears: $(EARS) (set DATA=FOLDER)"; exit 1; }
 	$(BIN)/earshift study rules --ears $(EARS) --workers $(DATA)/worker_pairs.csv.gz --out results/rules --json > /dev/null
-	$(BIN)/earshift study notch --ears $(EARS) --out results/notch --json > /dev/null
+	$(BIN)/earshift study notch --ears $(EARS) --notched 150 --out results/notch --json > /dev/null
 	$(BIN)/earshift study both --ears $(EARS) --people 60 --screened 60 --out results/both --json > /dev/null
 	$(BIN)/python studies/collect_results.py results docs
 
