@@ -448,7 +448,7 @@ def test_predictions_are_averages_of_the_latent_pair(short_exam: es.Exam) -> Non
         ("prior_changed", 1.0),
         ("prior_changed", float("nan")),
         ("guess", -0.1),
-        ("guess", 0.5),
+        ("guess", 0.51),
         ("lapse", 0.7),
         ("lapse", "a lot"),
         ("max_tones", 0),

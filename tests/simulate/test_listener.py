@@ -91,7 +91,7 @@ def test_retest_moves_the_thresholds_smoothly_and_by_the_given_amount() -> None:
         {"spread_db": -3.0},
         {"spread_db": float("inf")},
         {"spread_db": "narrow"},
-        {"guess": 0.5},
+        {"guess": 0.51},
         {"lapse": -0.1},
         {"retest_sd_db": -1.0},
         {"retest_sd_db": float("nan")},
