@@ -27,7 +27,7 @@ demo: $(STAMP) ## the main job in one go: a first exam, then two screens
 
 # One worker more than cores: tests that listen in real time, or start a server, wait more than they
 # compute.
-test: $(STAMP) ## lint, types and all tests: about eight minutes on two cores
+test: $(STAMP) ## lint, types and all tests: about fifteen minutes on two cores
 	$(MAKE) --no-print-directory check fhir-check
 	$(BIN)/python -m pytest -n $$(($$(getconf _NPROCESSORS_ONLN) + 1)) --dist worksteal
 

@@ -118,7 +118,7 @@ def readme_table(best: dict[str, Any], paper: dict[str, Any], ears: dict[str, An
             "Tones until either side has a Bayes factor of 100; the paper counts those until the "
             "right side has.",
             "",
-            "Written by `make results` (about an hour; the real ears are a CSV made from public "
+            "Written by `make results` (about four hours; the real ears are a CSV made from public "
             "NHANES files, `DATA=` says where). [docs/results.md](docs/results.md) has the rest.",
         ]
     )
