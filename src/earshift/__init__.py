@@ -4,7 +4,7 @@ The names below load when first used, so that importing the package costs nothin
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __version__ = "0.2.0"
 
@@ -30,6 +30,7 @@ _HOMES = {
     "Screen": "engine.screen",
     "Verdict": "engine.verdict",
     "PersonVerdict": "engine.verdict",
+    "Refusal": "engine.refusal",
     "Handler": "interop.handler",
     "Listener": "simulate.listener",
 }
@@ -49,6 +50,7 @@ __all__ = [
     "PersonVerdict",
     "Prior",
     "Protocol",
+    "Refusal",
     "Rule",
     "RuleSettings",
     "Screen",
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from earshift.engine.norms import Norm, population_norm
     from earshift.engine.prior import Prior
     from earshift.engine.protocol import Protocol
+    from earshift.engine.refusal import Refusal
     from earshift.engine.rule_settings import NotchSettings, RuleSettings
     from earshift.engine.rules import Criterion, Rule, ThresholdRule
     from earshift.engine.screen import Screen
@@ -77,12 +80,12 @@ if TYPE_CHECKING:
     from earshift.engine.verdict import PersonVerdict, Verdict
     from earshift.interop.handler import Handler
     from earshift.simulate.listener import Listener
+else:  # a type checker that saw this would take every misspelt name for one that may exist
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"earshift.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'earshift' has no attribute {name!r}")
+    def __getattr__(name):
+        if name in _HOMES:
+            return getattr(import_module(f"earshift.{_HOMES[name]}"), name)
+        raise AttributeError(f"module 'earshift' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

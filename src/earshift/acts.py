@@ -1,13 +1,15 @@
-"""What professionals say and sign, as records: signatures, follow-ups, findings; room noise.
+"""What people decide, say and sign, as records: closings, merges, signatures, findings; room noise.
 
 Nothing here computes or knows a database. All times are UTC with their zone attached.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 
 MEANINGS = ("reviewed", "approved", "responsible for the result")  # of a signature
 FOLLOW_UPS = ("letter", "protector", "training", "referral")  # after a shift
+# Why somebody was erased. No words of anybody's: they would outlive what was erased.
+ERASURE_REASONS = ("asked by the person", "no longer needed", "stored by mistake", "other")
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,14 @@ class ShiftFinding:
     """Whether a reviewer has closed the verdict: the shift calls for nothing more."""
     shift_since: date | None = None
     """Of a signed shift: the day on which it was signed first."""
+    baseline_db_hl: dict[str, float] = field(default_factory=dict)
+    """The baseline's thresholds, by frequency in Hz; missing in what older versions signed."""
+    baseline_no_response_db_hl: dict[str, float] = field(default_factory=dict)
+    """The loudest level that was not heard at the baseline, where there is no threshold."""
+    shifts_db: dict[str, float] = field(default_factory=dict)
+    """Shift at each frequency that can be compared, worse is positive, without age correction."""
+    at_least_hz: tuple[float, ...] = ()
+    """Where nothing is heard any more: the shift is at least this."""
 
     @property
     def is_shift(self) -> bool:
@@ -68,6 +78,8 @@ class WorkRelation:
     name: str
     """Printed name of the professional."""
     reason: str
+    ears: str = ""
+    """Which of the exam's ears it is about, such as "left"; empty: all that it tested."""
 
 
 @dataclass(frozen=True)
@@ -126,3 +138,33 @@ class RoomNoise:
     at: datetime
     """When it was entered, UTC."""
     author: str
+
+
+@dataclass(frozen=True)
+class Closing:
+    """A reviewer's word on a verdict: nothing more has to be done, or it has after all."""
+
+    id: int
+    exam_id: int
+    closed: bool
+    at: datetime
+    """UTC"""
+    author: str
+    reason: str
+    ears: str = ""
+    """Which of the exam's ears it is about, such as "left"; empty: all that it tested."""
+
+
+@dataclass(frozen=True)
+class Merge:
+    """Two records of one person made one, or two people again where `into_id` is None."""
+
+    id: int
+    person_id: int
+    """The record that is no longer used by itself."""
+    into_id: int | None
+    """The record that has its visits as well."""
+    at: datetime
+    """UTC"""
+    author: str
+    reason: str

@@ -5,13 +5,13 @@ or a deadline needs in local time is worked out from the visit's zone.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from earshift.acts import RoomNoise, ShiftFinding, Signature
 from earshift.days import local_day
-from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
+from earshift.engine.values import BOTH, EARS, HEARING_LEVEL, RELATIVE_LEVEL
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ class Visit:
 
 @dataclass(frozen=True)
 class ExamRecord:
-    """One ear's exam, screen or imported audiogram.
+    """An exam, screen or imported audiogram of one ear, or an exam or screen of both.
 
     `design` is what `Exam.to_dict()["design"]` (or `Screen`'s, or an `Audiogram`'s data) says;
     design and live trials rebuild the exam.
@@ -119,7 +119,7 @@ class ExamRecord:
     id: int
     visit_id: int
     ear: str
-    """One of `earshift.engine.values.EARS`."""
+    """One of `earshift.engine.values.EARS`, or "both" of one sitting of both."""
     kind: str
     """One of EXAM_KINDS."""
     state: str
@@ -129,7 +129,7 @@ class ExamRecord:
     engine_version: str
     """The version of earshift that opened it."""
     reference_exam_id: int | None = None
-    """Of a screen: the exam or audiogram it is compared with."""
+    """Of a screen: the exam or audiogram it is compared with; of both ears see `references`."""
     measured_at: datetime | None = None
     """Of an imported audiogram: when it was taken, UTC; None if nobody knows."""
     source: str = ""
@@ -142,6 +142,25 @@ class ExamRecord:
         """The unit of its levels."""
         domain = self.design.get("domain")
         return HEARING_LEVEL if domain is None else str(domain["intensity"]["unit"])
+
+    @property
+    def ears(self) -> tuple[str, ...]:
+        """The ears that it tests."""
+        return EARS if self.ear == BOTH else (self.ear,)
+
+    @property
+    def references(self) -> dict[str, int]:
+        """Of a screen: the exam or audiogram that each ear is compared with."""
+        if self.ear == BOTH:
+            return dict(self.delivery.get("references") or {})
+        return {} if self.reference_exam_id is None else {self.ear: self.reference_exam_id}
+
+    def of(self, ear: str) -> "ExamRecord":
+        """What it says of one of its ears: the same exam, with that ear and its reference.
+
+        The design is that of the sitting, which both ears' trials rebuild.
+        """
+        return replace(self, ear=ear, reference_exam_id=self.references.get(ear))
 
     @property
     def continues(self) -> int | None:
@@ -278,6 +297,11 @@ class ExamSnapshot:
         void = sum(trial.voided_at is not None for trial in self.trials)
         return TrialCounts(len(self.trials), void)
 
+    @property
+    def states(self) -> int:
+        """How often the exam was opened, set aside and gone on with."""
+        return self.version - sum(self.counts) - self.presses
+
 
 @dataclass(frozen=True)
 class Baseline:
@@ -291,34 +315,6 @@ class Baseline:
     """The full exam or audiogram that was chosen."""
     at: datetime
     """When it was chosen, UTC."""
-    author: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Closing:
-    """A reviewer's word on a verdict: nothing more has to be done, or it has after all."""
-
-    id: int
-    exam_id: int
-    closed: bool
-    at: datetime
-    """UTC"""
-    author: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class Merge:
-    """Two records of one person made one, or two people again where `into_id` is None."""
-
-    id: int
-    person_id: int
-    """The record that is no longer used by itself."""
-    into_id: int | None
-    """The record that has its visits as well."""
-    at: datetime
-    """UTC"""
     author: str
     reason: str
 
@@ -362,6 +358,15 @@ class StoredTest:
     """Day on which it was first signed as a shift; None where it was not, or is no more."""
     letter_sent: bool = False
     """Whether the person was told of what the visit found."""
+    known_at: datetime | None = None
+    """When it was begun or entered here, UTC: baselines that were chosen before count for it."""
+
+
+class ChosenBaseline(NamedTuple):
+    """The exam that somebody chose as an ear's baseline, and when, UTC."""
+
+    exam_id: int
+    at: datetime
 
 
 @dataclass(frozen=True)
@@ -370,8 +375,8 @@ class HistoryOfTests:
 
     person: Person
     tests: tuple[StoredTest, ...]
-    baselines: dict[str, int]
-    """Ear to exam; an ear without one goes by its oldest."""
+    baselines: dict[str, tuple[ChosenBaseline, ...]]
+    """Of each ear in the order they were chosen; an ear without one goes by its oldest."""
 
 
 @dataclass(frozen=True)
@@ -435,7 +440,8 @@ class ResultRecord:
 
     `shown` holds: `verdict` (Verdict.to_dict(), screens only), `words` (the verdict's sentence),
     `rule` (Rule.to_dict() or None), `thresholds` and `reference_thresholds` (lists of
-    Threshold as dicts, with the band), and `tones` (how many were answered).
+    Threshold as dicts, with the band), and `tones` (how many were answered). Of both ears in one
+    sitting it holds what is said of the person, and under `ears` all of the above for each ear.
     """
 
     id: int
@@ -451,6 +457,16 @@ class ResultRecord:
     """The version of earshift that made it."""
     trials_sha256: str
     """Fingerprint of the trials it was made from."""
+
+    def of(self, ear: str) -> "ResultRecord":
+        """What it says of one ear."""
+        return replace(self, shown=shown_of(self.shown, ear))
+
+
+def shown_of(shown: dict[str, Any], ear: str) -> dict[str, Any]:
+    """What a stored result says of one of the exam's ears."""
+    ears: dict[str, dict[str, Any]] = shown.get("ears") or {}
+    return ears.get(ear, shown)
 
 
 @dataclass(frozen=True)
@@ -495,7 +511,25 @@ class ExamBundle:
     results: tuple[ResultRecord, ...] = ()
     """Newest last."""
     reference: ExamRecord | None = None
-    """Of a screen: what it was compared with."""
+    """Of a screen of one ear: what it was compared with."""
+    references: tuple[ExamRecord, ...] = ()
+    """Of a screen of both ears: what they were compared with."""
+
+    def by_ear(self) -> tuple["ExamBundle", ...]:
+        """Of both ears, what belongs to each; of one ear, the exam as it is."""
+        if self.exam.ear != BOTH:
+            return (self,)
+        known = {one.id: one for one in self.references}
+        return tuple(
+            ExamBundle(
+                exam=self.exam.of(ear),
+                trials=tuple(trial for trial in self.trials if trial.ear == ear),
+                results=tuple(result.of(ear) for result in self.results),
+                reference=known[number].of(ear) if number in known else None,
+            )
+            for ear in EARS
+            for number in (self.exam.references.get(ear, 0),)
+        )
 
 
 @dataclass(frozen=True)
@@ -516,6 +550,13 @@ class VisitBundle:
     """Of its full audiograms against the baselines, where the clinic has worked them out."""
     signatures: tuple[Signature, ...] = ()
     """Of whoever signed the visit, newest last; the rest is then what the newest one is of."""
+    seal: str = ""
+    """Head of the chain when it was signed: printed, it proves that nothing before was changed."""
+
+    @property
+    def of_ears(self) -> tuple[ExamBundle, ...]:
+        """Its exams ear by ear: one of both ears is two."""
+        return tuple(part for one in self.exams for part in one.by_ear())
 
 
 @dataclass(frozen=True)

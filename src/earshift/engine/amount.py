@@ -40,8 +40,9 @@ class Amount:
     def words(self, than: str) -> str:
         """The quantity in words, against what the rule asks for; `than` what it is compared with.
 
-        >>> Amount("mean", (2000.0, 3000.0, 4000.0), 11, 16, 21, 10).words("in 2021")
-        'average at 2-4 kHz is 11 to 21 dB worse than in 2021 (rule: 10 dB)'
+        Examples:
+            >>> Amount("mean", (2000.0, 3000.0, 4000.0), 11, 16, 21, 10).words("in 2021")
+            'average at 2-4 kHz is 11 to 21 dB worse than in 2021 (rule: 10 dB)'
         """
         if self.what == "dip":
             around = "the worst of 3-6 kHz is"
@@ -87,8 +88,9 @@ class Amount:
 def in_khz(frequencies_hz: Sequence[float]) -> str:
     """Frequencies as people say them: neighbours as a range, others one by one.
 
-    >>> in_khz([2000, 3000, 4000]), in_khz([500]), in_khz([1000, 4000])
-    ('2-4 kHz', '500 Hz', '1 and 4 kHz')
+    Examples:
+        >>> in_khz([2000, 3000, 4000]), in_khz([500]), in_khz([1000, 4000])
+        ('2-4 kHz', '500 Hz', '1 and 4 kHz')
     """
     given = sorted(frequencies_hz)
     if len(given) == 1 and given[0] < 1000.0:
@@ -103,8 +105,9 @@ def in_khz(frequencies_hz: Sequence[float]) -> str:
 def in_percent(p: float) -> str:
     """A probability in per cent, with a digit more where it is close to certain.
 
-    >>> in_percent(0.98), in_percent(0.0034), in_percent(0.99999)
-    ('98 %', '0.3 %', 'over 99.9 %')
+    Examples:
+        >>> in_percent(0.98), in_percent(0.0034), in_percent(0.99999)
+        ('98 %', '0.3 %', 'over 99.9 %')
     """
     if p > 0.9995:
         return "over 99.9 %"

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from earshift.engine import plots
-from earshift.engine.checks import finite
+from earshift.engine.checks import AUDIOMETER_DB_HL, finite, hertz
 from earshift.engine.refusal import Refusal
 from earshift.engine.tables import Row, frame, html
-from earshift.engine.tone import Tone
 
 if TYPE_CHECKING:
     import polars
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
 
 DEFAULT_THRESHOLD_SD_DB = 5.0  # Schlauch & Carney simulate audiograms with 5 dB per threshold
 
-LEVELS_DB_HL = (-40.0, 140.0)  # nothing that an audiometer says lies outside
+Levels = Mapping[float, float] | Mapping[int, float]  # dB by Hz, as people write them down
+
 COLUMNS: dict[str, type] = {
     "frequency_hz": float, "threshold_db_hl": float, "no_response": bool,
     "level_tried_db_hl": float,
@@ -48,21 +48,30 @@ class Audiogram:
     method_offset_db: float = 0.0
     no_response_db_hl: Mapping[float, float] = field(default_factory=dict)
 
+    if TYPE_CHECKING:  # whole numbers of Hz are taken
+
+        def __init__(
+            self,
+            thresholds_db_hl: Levels,
+            sd_db: float = DEFAULT_THRESHOLD_SD_DB,
+            method_offset_db: float = 0.0,
+            no_response_db_hl: Levels = ...,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         for name in ("thresholds_db_hl", "no_response_db_hl"):
             given = getattr(self, name)
             if not isinstance(given, Mapping):
                 raise Refusal(f"{name} must map frequency in Hz to dB HL", got=given)
-            clean = {Tone(f, level).frequency_hz: finite(level, name) for f, level in given.items()}
-            for f in clean:
-                if not 100.0 <= f <= 20000.0:
-                    raise Refusal(
-                        f"an audiogram has frequencies from 100 to 20000 Hz (not kHz), got {f:g}"
-                    )
+            clean = {
+                hertz(f, "a frequency of an audiogram"): finite(level, name)
+                for f, level in given.items()
+            }
+            low, high = AUDIOMETER_DB_HL
             for f, level in clean.items():
-                if not LEVELS_DB_HL[0] <= level <= LEVELS_DB_HL[1]:
+                if not low <= level <= high:
                     raise Refusal(
-                        f"a threshold lies from {LEVELS_DB_HL[0]:g} to {LEVELS_DB_HL[1]:g} dB HL, "
+                        f"a threshold lies from {low:g} to {high:g} dB HL, "
                         f"got {level:g} at {f:g} Hz",
                         advice="numbers such as 888 and 999 stand for something else: leave the "
                         "frequency out, or name the level tried in no_response_db_hl",
@@ -79,7 +88,11 @@ class Audiogram:
             raise Refusal("sd_db must be positive", got=self.sd_db)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return {
             "thresholds_db_hl": [list(item) for item in self.thresholds_db_hl.items()],
             "sd_db": self.sd_db,
@@ -88,7 +101,11 @@ class Audiogram:
         }
 
     def rows(self) -> list[Row]:
-        """One plain row for each frequency: its threshold, or the level that was not heard."""
+        """One plain row for each frequency: its threshold, or the level that was not heard.
+
+        Returns:
+            A list of dictionaries, lowest frequency first, all with the same columns.
+        """
         tried = self.no_response_db_hl
         return [
             {
@@ -101,14 +118,30 @@ class Audiogram:
         ]
 
     def to_frame(self) -> "polars.DataFrame":
-        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        """The same as a polars frame, with a type for each column; needs the extra `study`.
+
+        Returns:
+            A `polars.DataFrame` with the columns of `rows`.
+
+        Raises:
+            Refusal: without the package polars.
+        """
         return frame(self.rows(), COLUMNS)
 
     def plot(self, ax: "Axes | None" = None, *, ear: str | None = None) -> "Axes":
         """Draw the audiogram; gives the axes back.
 
-        A red O for the right ear, a blue X for the left (`ear`), an arrow where there was no
-        response.
+        A red O for the right ear, a blue X for the left, an arrow where there was no response.
+
+        Args:
+            ax: matplotlib axes to draw on; by default new ones.
+            ear: "right" or "left"; by default neutral symbols.
+
+        Returns:
+            The matplotlib axes that were drawn on.
+
+        Raises:
+            Refusal: for another ear, or axes that are none.
         """
         if ear not in plots.COLOURS:
             raise Refusal(f"ear must be 'right', 'left' or None, got {ear!r}")
@@ -117,7 +150,7 @@ class Audiogram:
         frequencies, levels = [f for f, _ in points], [level for _, level in points]
         label = f"{ear} ear" if ear else "threshold"
         return plots.audiogram(
-            plots.on(ax, 4.6, 5.6),
+            ax,
             [plots.Line(label, frequencies, levels, ear=ear, outside=unheard)],
             frequency=plots.Scale(
                 "frequency (Hz)", min(500.0, *frequencies), max(8000.0, *frequencies), True
@@ -130,7 +163,14 @@ class Audiogram:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Audiogram":
-        """An audiogram from `to_dict`'s data."""
+        """An audiogram from the `data` that `to_dict` gave.
+
+        Returns:
+            The audiogram that was written down.
+
+        Raises:
+            Refusal: for levels or frequencies that no audiometer says.
+        """
         return cls(
             thresholds_db_hl=dict(data["thresholds_db_hl"]),
             sd_db=data["sd_db"],

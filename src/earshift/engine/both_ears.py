@@ -10,9 +10,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine import ep
 from earshift.engine.answers import Answers, answers_of
-from earshift.engine.compiled import compiled
+from earshift.engine.compiled import compiled, compiling
 from earshift.engine.domain import Domain
 from earshift.engine.evidence import Rates, mixture_weights
 from earshift.engine.field import Field, fit_theta
@@ -45,7 +44,7 @@ def fit_ears(answers: Answers, prior: Hyperprior, guess: float, lapse: float) ->
     weights v_j, b = sum v_j b_j and G = sum v_j G_j - Cov_v(b_j). So each ear comes out as an
     ordinary `Field`, exact in its first two moments.
     """
-    with ep.compiling("exam"):
+    with compiling("exam"):
         fitted = fit_theta(answers, prior, Rates(guess, lapse), FITTED_AT)
         parts = [fitted.at(between, TOLERANCE) for between in CORRELATIONS]
     one = answers.places.shape[0] + 1

@@ -15,8 +15,15 @@ from numpy.typing import NDArray
 
 from earshift.engine import ep, kernels
 from earshift.engine.answers import Answers, answers_of
-from earshift.engine.compiled import compiled
-from earshift.engine.evidence import Sites, empty_sites, evidence, mixture_weights
+from earshift.engine.compiled import compiled, compiling
+from earshift.engine.evidence import (
+    Rates,
+    Reference,
+    Rows,
+    Sites,
+    empty_sites,
+    mixture_weights,
+)
 from earshift.engine.field import (
     Field,
     GridGaps,
@@ -25,9 +32,9 @@ from earshift.engine.field import (
     latent_grid,
     moments_on_grid,
 )
-from earshift.engine.norms import Hyperprior
+from earshift.engine.norms import Hyperprior, Whitened
 from earshift.engine.obstacles import unreachable
-from earshift.engine.optimise import at, log_posterior, maximise
+from earshift.engine.optimise import NO_HESSIAN, at, evidence_at, maximise
 from earshift.engine.protocol import Protocol
 from earshift.engine.question import UNCHANGED, Setup, obstacle_notes
 from earshift.engine.rules import Rule
@@ -38,8 +45,6 @@ from earshift.engine.tone import Trial
 Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
-HESSIAN_STEP = 2e-3  # in the hyperprior's standard deviations
-HESSIAN_TOLERANCE = 1e-6  # of EP, for these differences
 EIGENVALUE_FLOOR = 0.1  # of the whitened Hessian; the hyperprior alone gives 1
 MOST_DOUBTFUL = 0.01  # share of the evidence that may come from fits that did not settle
 TELLABLE = 1e-15  # probability of M_f below which 1 - p is rounding; a larger one lowers the ratio
@@ -73,27 +78,15 @@ class Components(NamedTuple):
     Gs: Array
 
 
-@compiled
-def curvature(u, rhos, prior, reference, rows, rates, sites, H):
-    """Minus the Hessian of `log_posterior` at u, by differences of the gradient, into H."""
-    k = u.size
-    base = np.zeros(k)
-    for column in range(k + 1):
-        moved = u.copy()
-        if column > 0:
-            moved[column - 1] += HESSIAN_STEP
-        _, grad = log_posterior(
-            moved, rhos, prior, reference, rows, rates, sites, HESSIAN_TOLERANCE
-        )
-        for q in range(k):
-            if column == 0:
-                base[q] = grad[q]
-            else:
-                H[column - 1, q] = (base[q] - grad[q]) / HESSIAN_STEP
-
-
-@compiled
-def fit_conjoint(refit, laplace, rhos, prior, reference, rows, rates):
+def fit_conjoint(
+    refit: int,
+    laplace: bool,
+    rhos: Array,
+    prior: Whitened,
+    reference: Reference,
+    rows: Rows,
+    rates: Rates | None,
+) -> ConjointFit:
     """Fit M_g at every correlation. refit: 0 not at all, 1 one theta per rho, 2 one for all.
 
     What is shared by all rho stands in the first row of the answer and is repeated in the others.
@@ -104,54 +97,38 @@ def fit_conjoint(refit, laplace, rhos, prior, reference, rows, rates):
     bs = np.empty((n_rho, d))
     Gs = np.empty((n_rho, d, d))
     hessians = np.zeros((n_rho, k, k))
-    tau = np.zeros((n_rho, n))
-    nu = np.zeros((n_rho, n))
+    sites = Sites(np.zeros((n_rho, n)), np.zeros((n_rho, n)))
     H = np.eye(k)
     found = np.ones(n_rho, np.bool_)
     fixed = np.ones(n_rho, np.bool_)
     streak = 0  # neighbours in a row whose mode was found
     for j in range(n_rho):
-        first, last = (0, n_rho) if refit == 2 else (j, j + 1)
-        sites = Sites(tau[first:last], nu[first:last])
         if refit == 1 or (refit == 2 and j == 0):
-            warm = streak >= 2
-            while True:
-                if warm:
-                    # From the neighbours' modes, curvature and sites: still the trials alone.
-                    us[j] = 2.0 * us[j - 1] - us[j - 2]
-                    tau[j] = tau[j - 1]
-                    nu[j] = nu[j - 1]
-                    if ep.is_apart(tau[j]):
-                        tau[j] = 0.0
-                else:
-                    us[j] = 0.0
-                    H[:, :] = 0.0
-                    for p in range(k):
-                        H[p, p] = 1.0
-                    tau[first:last] = 0.0
-                    nu[first:last] = 0.0
+            asked = slice(None) if refit == 2 else slice(j, j + 1)
+            own = Sites(sites.tau[asked], sites.nu[asked])
+            hessian = hessians[j] if laplace else NO_HESSIAN
+            found[j] = False
+            if streak >= 2:
+                # From the neighbours' modes, curvature and sites: still the trials alone.
+                us[j] = 2.0 * us[j - 1] - us[j - 2]
+                own.tau[0], own.nu[0] = sites.tau[j - 1], sites.nu[j - 1]
+                if ep.is_apart(own.tau[0]):
+                    own.tau[0] = 0.0
                 found[j] = maximise(
-                    us[j], H, rhos[first:last], prior, reference, rows, rates, sites
+                    us[j], H, rhos[asked], prior, reference, rows, rates, own, hessian
                 )
-                if found[j] or not warm:
-                    break
-                warm = False
+            if not found[j]:
+                us[j], own.tau[:], own.nu[:], H[:] = 0.0, 0.0, 0.0, np.eye(k)
+                found[j] = maximise(
+                    us[j], H, rhos[asked], prior, reference, rows, rates, own, hessian
+                )
             streak = streak + 1 if found[j] else 0
-            if laplace:
-                curvature(
-                    us[j], rhos[first:last], prior, reference, rows, rates, sites, hessians[j]
-                )
         elif refit == 2:
-            us[j] = us[0]
-            hessians[j] = hessians[0]
-            found[j] = found[0]
-        value, _, b, G, ok = evidence(
-            at(prior, us[j]), rhos[j], reference, rows, rates, Sites(tau[j], nu[j]), ep.TOLERANCE
-        )
-        log_Z[j] = value
-        bs[j] = b
-        Gs[j] = G
-        fixed[j] = ok
+            us[j], hessians[j], found[j] = us[0], hessians[0], found[0]
+        log_Z[j], _, bs[j], Gs[j], fixed[j] = evidence_at(
+            at(prior, us[j]), rhos[j], reference, rows, rates,
+            Sites(sites.tau[j], sites.nu[j]),
+        )  # fmt: skip
     return ConjointFit(us, log_Z, bs, Gs, hessians, found, fixed)
 
 
@@ -269,9 +246,9 @@ class Hypothesis:
 
 def same(reference: Field, answers: Answers) -> Hypothesis:
     """M_f: the new answers come from the reference field itself, its hyperparameters fixed."""
-    log_Z, _, b, G, ok = evidence(
+    log_Z, _, b, G, ok = evidence_at(
         reference.theta, 1.0, reference.as_reference(answers.places), answers.rows(),
-        reference.rates, empty_sites(answers.count), ep.TOLERANCE,
+        reference.rates.chances, empty_sites(answers.count),
     )  # fmt: skip
     return Hypothesis(
         reference=reference,
@@ -305,10 +282,10 @@ def conjoint(
     n = answers.count
     refit = 0 if n == 0 else {"fixed": 0, "per_rho": 1, "shared": 2}[protocol.theta_g]
     laplace = protocol.evidence == "laplace" and refit > 0
-    with ep.compiling("screen"):
+    with compiling("screen"):
         fitted = fit_conjoint(
             refit, laplace, rhos, whitened, reference.as_reference(answers.places),
-            answers.rows(), reference.rates,
+            answers.rows(), reference.rates.chances,
         )  # fmt: skip
     log_Z, fixed = fitted.log_evidence, fitted.fixed
     floored = False

@@ -6,6 +6,11 @@ import numpy as np
 
 from earshift.engine.refusal import Refusal
 
+HEARD_HZ = (100.0, 20000.0)
+AUDIOMETER_DB_HL = (-40.0, 140.0)  # nothing that an audiometer says lies outside
+# Of a tone, which may be of equipment that nobody has calibrated: it may count from its loudest.
+LEVELS_DB = (-140.0, 140.0)
+
 
 def finite(value: object, what: str) -> float:
     """The value as a float, or a ValueError that names it."""
@@ -17,6 +22,22 @@ def finite(value: object, what: str) -> float:
         number = math.inf
     if not math.isfinite(number):
         raise Refusal(f"{what} must be finite", got=value)
+    return number
+
+
+def hertz(value: object, what: str) -> float:
+    """A frequency that people hear, in Hz, or a refusal: kHz are the usual mistake."""
+    number = finite(value, what)
+    if not HEARD_HZ[0] <= number <= HEARD_HZ[1]:
+        raise Refusal(f"{what} must lie from 100 to 20000 Hz (not kHz)", got=number)
+    return number
+
+
+def decibel(value: object, what: str, ends: tuple[float, float] = AUDIOMETER_DB_HL) -> float:
+    """A level in dB between these ends, or a refusal: codes such as 999 are no levels."""
+    number = finite(value, what)
+    if not ends[0] <= number <= ends[1]:
+        raise Refusal(f"{what} must lie from {ends[0]:g} to {ends[1]:g} dB", got=number)
     return number
 
 

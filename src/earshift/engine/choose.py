@@ -7,11 +7,12 @@ per candidate, higher is better. `pick` takes the best allowed one and breaks ti
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import count
 
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine.compiled import compiled
+from earshift.engine.compiled import compiled, within
 from earshift.engine.domain import Axis, Domain
 from earshift.engine.ep import log_ndtr
 from earshift.engine.field import add_p_heard
@@ -32,7 +33,7 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(24)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 
 
-@compiled
+@within
 def answer_entropy(f, guess, lapse):
     """Entropy in nats of an answer whose latent is f, accurate in both tails."""
     gain = 1.0 - guess - lapse
@@ -47,26 +48,32 @@ def answer_entropy(f, guess, lapse):
 
 
 @compiled
-def bernoulli_entropy(p):
-    """Entropy in nats of answers heard with probability p."""
-    out = np.zeros(p.shape)
-    flat, source = out.ravel(), p.ravel()
-    for n in range(source.size):
-        v = source[n]
+def _bernoulli_entropies(p):
+    out = np.zeros(p.size)
+    for n in range(p.size):
+        v = p[n]
         if 0.0 < v < 1.0:
-            flat[n] = -v * math.log(v) - (1.0 - v) * math.log1p(-v)
+            out[n] = -v * math.log(v) - (1.0 - v) * math.log1p(-v)
     return out
 
 
-@compiled
-def information(mu, s, guess, lapse):
-    """I(answer; f) for f ~ N(mu, s): h(E P) - E h(P), elementwise.
+def bernoulli_entropy(p: Array) -> Array:
+    """Entropy in nats of answers heard with probability p."""
+    return np.reshape(_bernoulli_entropies(p.ravel()), p.shape)
 
-    E h is taken apart into a step from h(guess) to h(lapse), whose expectation is closed, and a
+
+def information(mu: Array, s: Array, guess: float, lapse: float) -> Array:
+    """I(answer; f) for f ~ N(mu, s): h(E P) - E h(P), elementwise."""
+    return np.reshape(_information(mu.ravel(), s.ravel(), guess, lapse), mu.shape)
+
+
+@compiled
+def _information(mu, s, guess, lapse):
+    """E h is taken apart into a step from h(guess) to h(lapse), whose expectation is closed, and a
     bump. A trapezoid rule in f over the bump is exact to rounding for wide Gaussians; narrow ones
     take a Gauss rule around their mean.
     """
-    out = np.empty(mu.shape)
+    out = np.empty(mu.size)
     gain = 1.0 - guess - lapse
     low = answer_entropy(-40.0, guess, lapse)
     high = answer_entropy(40.0, guess, lapse)
@@ -76,9 +83,8 @@ def information(mu, s, guess, lapse):
         f = -_BUMP_EDGE + j * _BUMP_STEP
         step = low + (high - low) * math.exp(log_ndtr(f))
         bump[j] = answer_entropy(f, guess, lapse) - step
-    flat_out, flat_mu, flat_s = out.ravel(), mu.ravel(), s.ravel()
-    for n in range(flat_mu.size):
-        m, v = flat_mu[n], flat_s[n]
+    for n in range(mu.size):
+        m, v = mu[n], s[n]
         sd = math.sqrt(v)
         above = 0.5 * math.erfc(-m / math.sqrt(2.0 * (1.0 + v)))
         rest = 0.5 * math.erfc(m / math.sqrt(2.0 * (1.0 + v)))
@@ -100,7 +106,7 @@ def information(mu, s, guess, lapse):
                 expected += bump[j] * math.exp(-0.5 * z * z)
             expected *= _BUMP_STEP / (sd * math.sqrt(2.0 * math.pi))
             expected += low + (high - low) * above
-        flat_out[n] = max(0.0, total - expected)
+        out[n] = max(0.0, total - expected)
     return out
 
 
@@ -143,7 +149,11 @@ class Outlook:
     trials: tuple[Trial, ...] = ()
 
     def p_mixed(self) -> Array:
-        """P(heard), hypotheses averaged."""
+        """P(heard), hypotheses averaged.
+
+        Returns:
+            An array of places x levels.
+        """
         if self.hypotheses is not None:
             return _averaged(*self.hypotheses)
         mu, s = self.latent()
@@ -221,7 +231,11 @@ def scored(strategy: "str | Strategy", outlook: Outlook) -> Array:
                 advice="make the exam anew with strategy=... and tell it the stored trials",
             )
         return STRATEGIES[strategy](outlook)
-    scores = np.asarray(strategy(outlook), dtype=float)
+    given = strategy(outlook)
+    try:
+        scores = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        scores = np.array(np.nan)
     if scores.shape != outlook.shape or np.isnan(scores).any():
         raise Refusal(
             f"a strategy gives one number for each candidate, {outlook.shape[0]} places x "
@@ -247,15 +261,32 @@ def pick(scores: Array, allowed: Mask, rng: np.random.Generator) -> tuple[int, i
     return int(places[n]), int(levels[n])
 
 
+def halton_point(number: int, axes: int, rng: np.random.Generator) -> Array:
+    """Point `number` of the scrambled Halton sequence in the unit cube (Owen, 2017).
+
+    Axis by axis the digits of the number in the next prime base, mirrored behind the point, each
+    place with a shuffle of its own. The same as `scipy.stats.qmc.Halton`, whose import takes longer
+    than a whole screen.
+    """
+    point = np.zeros(axes)
+    (chance,) = rng.spawn(1)
+    base = 1
+    for axis in range(axes):
+        base = next(n for n in count(base + 1) if all(n % k for k in range(2, n)))
+        rest, weight = number, 1.0 / base
+        for _ in range(math.ceil(54 / math.log2(base)) - 1):  # as many as a float can tell apart
+            digits = np.arange(base)
+            chance.shuffle(digits)
+            rest, digit = divmod(rest, base)
+            point[axis] += digits[digit] * weight
+            weight /= base
+    return point
+
+
 def halton_tone(seed: int, number: int, domain: Domain, allowed: Mask) -> Tone:
     """Point `number` of the seed's scrambled Halton sequence, snapped to the allowed candidates."""
-    from scipy.stats import qmc  # slow to import, and only needed here
-
-    engine = qmc.Halton(
-        d=len(domain.smooth) + 1, scramble=True, rng=np.random.default_rng((seed, _HALTON))
-    )
-    engine.fast_forward(number)
-    point = engine.random(1)[0]
+    rng = np.random.default_rng((seed, _HALTON))
+    point = halton_point(number, len(domain.smooth) + 1, rng)
     axes: list[Axis] = [*domain.smooth, domain.intensity]
     low = np.array([axis.model_values[0] for axis in axes])
     high = np.array([axis.model_values[-1] for axis in axes])

@@ -23,14 +23,14 @@ from earshift.engine.persons.posterior import TIE, Posterior
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Trial
 from earshift.engine.values import HEARING_LEVEL
-from earshift.engine.verdict import reliability
+from earshift.engine.verdict import NOT_ASSESSED, reliability
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 # Levels that nobody has calibrated are off by one unknown number: nearly any is possible.
 RELATIVE_OFFSET_SD_DB = 25.0
-GRADES = ("poor", "fair", "good")
+GRADES = ("poor", "fair", NOT_ASSESSED, "good")
 
 
 class Listening:
@@ -65,7 +65,12 @@ class Listening:
 
     @property
     def reliability(self) -> str:
-        """good, fair or poor: whether the answers follow the tones, and those to silence."""
+        """good, fair or poor: whether the answers follow the tones, and those to silence.
+
+        Not assessed before the first answer, and where nothing is wrong but silence was not tried.
+        """
+        if not self.trials and not self.catches and not self.presses:
+            return NOT_ASSESSED
         posterior = self.posterior
         silence = reliability(self.catches, self.presses, len(self.trials))
         grades = [posterior.reliability, silence]

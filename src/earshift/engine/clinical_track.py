@@ -379,6 +379,11 @@ class ClinicalTrack(Track):
                 "This device may play levels that differ from the reference's: a shift that is "
                 "the same at all frequencies may come from the device."
             )
+            if decision == "unchanged":
+                notes.append(
+                    "Unchanged is said of the levels as measured; the probability also counts that "
+                    "the device might hide a shift."
+                )
         return [*notes, self.note] if self.note else notes
 
     def _evidence_hz(self, which: int, decision: str) -> tuple[float, ...]:

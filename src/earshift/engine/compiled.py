@@ -4,9 +4,13 @@ Numba keeps it beside the source. Where the program may not write there, as in a
 is read-only, it goes to a folder of this program's own; without any, it is compiled in every run.
 """
 
+import logging
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Timer
 
 from numba import config, njit
 
@@ -43,4 +47,36 @@ def cache_folder() -> Path | None:
 if not config.CACHE_DIR:
     config.CACHE_DIR = str(cache_folder() or "")
 
-compiled = njit(cache=True, nogil=True, error_model="numpy")
+_options = {"cache": True, "nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+compiled = njit(**_options)
+# Called by compiled functions alone, which spares what Python would need to call it.
+within = njit(**_options, no_cpython_wrapper=True)
+# Part of its caller: numba brings all that a function calls into its compiled form once more, so a
+# large function with a single caller is none of its own. Dear inside large callers, for small ones.
+inlined = njit(**_options, inline="always")
+
+_compiled: set[str] = set()
+
+
+@contextmanager
+def compiling(part: str) -> Iterator[None]:
+    """Around the first use of jitted code: says so when it has to be compiled first.
+
+    Compiled code is cached on disk, so this happens once on a machine; a cached start is quick and
+    stays silent.
+    """
+    if part in _compiled:
+        yield
+        return
+    notice = Timer(
+        3.0,
+        logging.getLogger("earshift").warning,
+        ["compiling the numerical kernels of the %s: once on this machine, under a minute", part],
+    )
+    notice.daemon = True
+    notice.start()
+    try:
+        yield
+        _compiled.add(part)
+    finally:
+        notice.cancel()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine.checks import finite
+from earshift.engine.checks import AUDIOMETER_DB_HL, LEVELS_DB, decibel, finite, hertz
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Stimulus, Tone
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
@@ -98,12 +98,20 @@ class Axis:
         object.__setattr__(self, "values", values)
 
     def to_model(self, value: float) -> float:
-        """A value in model units."""
+        """A value in model units.
+
+        Returns:
+            The number that the model calculates with.
+        """
         raw = math.log2(value / self.origin) if self.logarithmic else value - self.origin
         return raw / self.scale
 
     def from_model(self, value: float) -> float:
-        """A model value in the axis's unit."""
+        """A model value in the axis's unit.
+
+        Returns:
+            The value in the axis's unit.
+        """
         raw = value * self.scale
         return self.origin * 2.0**raw if self.logarithmic else self.origin + raw
 
@@ -118,7 +126,14 @@ class Axis:
         return np.array([self.to_model(v) for v in self.values])
 
     def check(self, value: float) -> float:
-        """The value itself if it lies within the axis's range, else a ValueError."""
+        """The value itself if it lies within the axis's range, else a ValueError.
+
+        Returns:
+            The value.
+
+        Raises:
+            Refusal: for a value outside the range of the candidates.
+        """
         low, high = self.values[0], self.values[-1]
         if not low <= value <= high:
             raise Refusal(
@@ -185,8 +200,25 @@ class Domain:
 
         Levels of equipment that nobody has calibrated are `RELATIVE_LEVEL`s: they compare with
         those of the same equipment, and with nothing else.
+
+        Args:
+            frequencies_hz: the frequencies that may be asked, in Hz.
+            levels_db_hl: the levels that may be asked, in dB HL, or in relative dB.
+            unit: "dB HL" or "relative dB".
+
+        Returns:
+            The domain of all tones with one of these frequencies and one of these levels.
+
+        Raises:
+            Refusal: for frequencies and levels that no tone has (kHz for Hz, 999 dB).
         """
-        return cls(_level_axis(levels_db_hl, unit), (_frequency_axis(frequencies_hz),))
+        domain = cls(_level_axis(levels_db_hl, unit), (_frequency_axis(frequencies_hz),))
+        for frequency_hz in domain.smooth[0].values:
+            hertz(frequency_hz, "a frequency of a domain")
+        for level in domain.intensity.values:
+            ends = AUDIOMETER_DB_HL if unit == HEARING_LEVEL else LEVELS_DB
+            decibel(level, "a level of a domain", ends)
+        return domain
 
     @cached_property
     def places(self) -> Array:
@@ -216,7 +248,11 @@ class Domain:
         ]
 
     def tone(self, place: int, level: int) -> Tone:
-        """The candidate with these indices: a Tone, or on other axes a Stimulus in its place."""
+        """The candidate with these indices: a Tone, or on other axes a Stimulus in its place.
+
+        Returns:
+            A `Tone`, or on other axes than a tone's a `Stimulus`.
+        """
         loud = self.intensity.values[level]
         if self.of_tones:
             return Tone(self._place_values[place][0], loud)
@@ -225,7 +261,14 @@ class Domain:
         return cast(Tone, Stimulus(tuple(values)))
 
     def check(self, tone: object) -> Tone:
-        """The tone itself if it lies in the domain, else a ValueError. Off-list is fine."""
+        """The tone itself if it lies in the domain, else a ValueError. Off-list is fine.
+
+        Returns:
+            The tone.
+
+        Raises:
+            Refusal: for a tone outside the domain, or on other axes.
+        """
         if not isinstance(tone, Tone if self.of_tones else Stimulus):
             wanted = "earshift.Tone" if self.of_tones else "earshift.Stimulus"
             raise Refusal(f"expected an {wanted}", got=tone)
@@ -236,20 +279,36 @@ class Domain:
         return cast(Tone, tone)
 
     def place_of(self, tone: Tone | Stimulus) -> tuple[float, ...]:
-        """The tone's place in model units."""
+        """The tone's place in model units.
+
+        Returns:
+            One number for each smooth axis.
+        """
         return tuple(axis.to_model(getattr(tone, axis.name)) for axis in self.smooth)
 
     def intensity_of(self, tone: Tone | Stimulus) -> float:
-        """The tone's intensity in model units."""
+        """The tone's intensity in model units.
+
+        Returns:
+            One number.
+        """
         return self.intensity.to_model(getattr(tone, self.intensity.name))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return {"intensity": asdict(self.intensity), "smooth": [asdict(a) for a in self.smooth]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Domain":
-        """A domain from `to_dict`'s data."""
+        """A domain from `to_dict`'s data.
+
+        Returns:
+            The domain that was written down.
+        """
         return cls(Axis(**data["intensity"]), tuple(Axis(**a) for a in data["smooth"]))
 
 

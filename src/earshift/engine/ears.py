@@ -36,7 +36,9 @@ def trials_of(trials: Sequence[Trial], ear: str | None) -> tuple[Trial, ...]:
 class ByEar(float):
     """A probability of two ears: as a number the larger one, and either ear's by a call.
 
-    >>> screen.p_changed("left")
+    Examples:
+        >>> ByEar({"right": 0.1, "left": 0.9})("right")
+        0.1
     """
 
     of: Mapping[str, float]

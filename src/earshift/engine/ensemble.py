@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, gammaln, logsumexp, ndtr
 
-from earshift.engine import ep, optimise
+from earshift.engine import optimise
 from earshift.engine.answers import Answers
-from earshift.engine.evidence import Rates, Rows, empty_sites, evidence, no_reference
+from earshift.engine.evidence import Rates, Rows, empty_sites, no_reference
 from earshift.engine.field import Field, fit_theta
 from earshift.engine.norms import Hyperprior
 from earshift.engine.prior import SPREADS_A_STEP, ModelPrior
@@ -205,9 +205,9 @@ def _field(answers: Answers, rows: Rows, point: Point) -> Field:
     count = answers.places.shape[0] + 1
     log_Z, b, G, ok = 0.0, np.zeros(count), np.zeros((count, count)), True
     if answers.count:
-        log_Z, _, b, G, ok = evidence(
+        log_Z, _, b, G, ok = optimise.evidence_at(
             point.theta, 0.0, no_reference(point.theta, point.slope_mean, answers.places), rows,
-            point.rates, empty_sites(answers.count), ep.TOLERANCE,
+            point.rates.chances, empty_sites(answers.count),
         )  # fmt: skip
     return Field(
         theta=point.theta,

@@ -25,51 +25,21 @@ A row may also be a Gaussian observation of f_n = 0 (`answer` 0, precision `gaus
 a threshold read from an audiogram enters.
 """
 
-import logging
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from threading import Timer
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from earshift.engine.checks import check_rates
-from earshift.engine.compiled import compiled
+from earshift.engine.compiled import compiled, inlined, within
 from earshift.engine.refusal import Refusal
 
 Array = NDArray[np.float64]
 
 HEARD, MISSED, GAUSSIAN = 1, -1, 0
 SURE = 2  # factor on an answer that is known to be no lapse
-
-_compiled: set[str] = set()
-
-
-@contextmanager
-def compiling(part: str) -> Iterator[None]:
-    """Around the first use of jitted code: says so when it has to be compiled first.
-
-    Compiled code is cached on disk, so this happens once on a machine; a cached start is quick and
-    stays silent.
-    """
-    if part in _compiled:
-        yield
-        return
-    notice = Timer(
-        3.0,
-        logging.getLogger("earshift").warning,
-        ["compiling the numerical kernels of the %s: once on this machine, under a minute", part],
-    )
-    notice.daemon = True
-    notice.start()
-    try:
-        yield
-        _compiled.add(part)
-    finally:
-        notice.cancel()
-
+LEFT_OUT = 3  # an answer that says nothing
 
 SQRT_2PI = math.sqrt(2 * math.pi)
 # Steps tried in turn until the sites settle, each next one from empty sites, with the number of
@@ -77,7 +47,9 @@ SQRT_2PI = math.sqrt(2 * math.pi)
 DAMPINGS, ROUNDS = (1.0, 0.5, 0.2), (3, 12, 30)
 SWEEPS = 20  # sweeps in a round, which begins with a fresh posterior
 TOLERANCE = 1e-8
-PATIENT, BRISK, HASTY = 0, 1, 2  # when an attempt is given up: never, stagnant, not soon near
+# When an attempt is given up: never, stagnant, not soon near. No ints: numba would compile what is
+# given one once more for each of them.
+PATIENT, BRISK, HASTY = 0.0, 1.0, 2.0
 STAGNANT = 0.9  # brisk: share of its change that a round keeps where it comes no nearer
 SOON, FAR, NEARER = 10, 0.03, 0.1  # hasty: sweeps, the change after them, share kept by a round
 MOST_APART = 2  # answers that are taken apart where EP does not settle: 4 parts
@@ -94,7 +66,7 @@ def log_ndtr(z: float) -> float:
     return -0.5 * z * z - math.log(-z * SQRT_2PI) + math.log(series)
 
 
-@compiled
+@within
 def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float:
     """log of one answer's probability under its cavity N(mu, s).
 
@@ -109,7 +81,7 @@ def log_tilted(y: int, mu: float, s: float, guess: float, lapse: float) -> float
     return math.log(gain) + log_ndtr(z)
 
 
-@compiled
+@within
 def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tuple[float, float]:
     """First and second derivative of `log_tilted` in mu."""
     floor = 0.0 if abs(y) == SURE else guess if y > 0 else lapse
@@ -128,11 +100,13 @@ def tilted_slopes(y: int, mu: float, s: float, guess: float, lapse: float) -> tu
     return g1, g2
 
 
-@compiled
+@within
 def assemble(m, ia, ib, x, tau, nu, A, r):
     """A = U' W U and r = U'(nu - W U m), written into the given arrays."""
-    A[:] = 0.0
-    r[:] = 0.0
+    for k in range(m.size):
+        r[k] = 0.0
+        for j in range(m.size):
+            A[k, j] = 0.0
     for n in range(x.size):
         a, b, t = ia[n], ib[n], tau[n]
         A[b, b] += t
@@ -145,7 +119,7 @@ def assemble(m, ia, ib, x, tau, nu, A, r):
             r[a] += e * x[n]
 
 
-@compiled
+@within
 def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
     """One pass over all sites (GPML Alg. 3.5, lines 4-10).
 
@@ -157,7 +131,7 @@ def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
     change = 0.0
     log_det = 0.0
     for n in range(x.size):
-        if y[n] == GAUSSIAN:
+        if y[n] == GAUSSIAN or y[n] == LEFT_OUT:
             continue
         a, b, xn = ia[n], ib[n], x[n]
         s = xn * xn * Sigma[a, a] + 2.0 * xn * Sigma[a, b] + Sigma[b, b]
@@ -175,7 +149,7 @@ def sweep(ia, ib, x, y, guess, lapse, damping, tau, nu, mu, Sigma):
             continue
         d_tau = -g2 / shrink - tau[n]
         d_nu = (g1 - mu_cav * g2) / shrink - nu[n]
-        change = max(change, abs(d_tau) * s, abs(d_nu - d_tau * f) * math.sqrt(s))
+        change = max(change, max(abs(d_tau) * s, abs(d_nu - d_tau * f) * math.sqrt(s)))
         step = damping
         while 1.0 + step * d_tau * s <= 1e-3 and step > 1e-6:
             step *= 0.5
@@ -206,7 +180,9 @@ def invert(B):
     here decides how long a machine's first tone takes.
     """
     d = B.shape[0]
-    inverse = np.eye(d)
+    inverse = np.zeros((d, d))
+    for k in range(d):
+        inverse[k, k] = 1.0
     log_det = 0.0
     sign = 1.0
     for k in range(d):
@@ -249,15 +225,28 @@ def product(A, B):
     return out
 
 
-@compiled
-def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
-    """EP to its fixed point from the given sites (changed in place).
+@within
+def kept(A, r, Sigma):
+    """b = (I + A S)^-1 r and G = (I + A S)^-1 A, both by way of Sigma = (I + S A)^-1 S."""
+    d = r.size
+    AS = product(A, Sigma)
+    b = r.copy()
+    G = np.zeros((d, d))
+    for k in range(d):
+        for j in range(d):
+            b[k] -= AS[k, j] * r[j]
+            a = A[k, j]
+            if a != 0.0:
+                for c in range(d):
+                    G[k, c] += a * AS[c, j]
+        for c in range(d):
+            G[k, c] = A[k, c] - G[k, c]
+    return b, G
 
-    Returns log_Z, b, G, converged, where for any latent with cross-covariance S_* to z
-    the posterior mean is m_* + S_*' b and the posterior covariance S_** - S_*' G S_*;
-    b is also dlog_Z/dm, and (b b' - G)/2 is dlog_Z/dS (at the fixed point).
-    """
-    return settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, 3, PATIENT)
+
+def run(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol):
+    """EP to its fixed point from the given sites (changed in place): what `settle` returns."""
+    return settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, PATIENT)
 
 
 @compiled
@@ -272,44 +261,57 @@ def run_always(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, haste=
     lapses = guess > 0.0 or lapse > 0.0
     if not is_apart(tau):
         log_Z, b, G, ok = settle(
-            m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol,
-            1 if lapses and haste == HASTY else 3, haste if lapses else PATIENT,
-        )  # fmt: skip
+            m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, haste if lapses else PATIENT
+        )
         if ok or not lapses:
             return log_Z if ok else -np.inf, b, G, ok
-    order = by_surprise(m, S, ia, ib, x, y, guess, lapse)
-    tau[:] = math.nan
-    nu[:] = 0.0
-    return take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol)
+    for n in range(x.size):
+        tau[n] = math.nan
+        nu[n] = 0.0
+    return take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tol)
 
 
 @compiled
 def is_apart(tau):
     """Whether these sites were left where answers had to be taken apart."""
-    return np.isnan(tau).any()
+    apart = False
+    for t in tau:
+        apart = apart or math.isnan(t)
+    return apart
 
 
-@compiled
+@within
+def may_lapse(y, guess, lapse):
+    """Whether this may be an answer that has nothing to do with its tone."""
+    return (y == HEARD and guess > 0.0) or (y == MISSED and lapse > 0.0)
+
+
+@within
 def by_surprise(m, S, ia, ib, x, y, guess, lapse):
     """The answers that may be lapses, those that the others expect least first."""
     n = x.size
     mu, Sigma = m.copy(), S.copy()
     sweep(ia, ib, x, y, guess, lapse, 1.0, np.zeros(n), np.zeros(n), mu, Sigma)
-    expected = np.full(n, np.inf)
+    expected = np.empty(n)
+    order = np.empty(n, np.int64)
     possible = 0
     for k in range(n):
-        floor = guess if y[k] == HEARD else lapse
-        if abs(y[k]) != 1 or floor == 0.0:
+        if not may_lapse(y[k], guess, lapse):
             continue
         a, c = ia[k], ib[k]
         s = x[k] * x[k] * Sigma[a, a] + 2.0 * x[k] * Sigma[a, c] + Sigma[c, c]
         expected[k] = y[k] * (x[k] * mu[a] + mu[c]) / math.sqrt(1.0 + max(s, 0.0))
+        place = possible
+        while place > 0 and expected[order[place - 1]] > expected[k]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = k
         possible += 1
-    return np.argsort(expected)[:possible]
+    return order[:possible]
 
 
 @compiled
-def take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order):
+def take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse):
     """log_Z, b and G by one pass over the answers, the least surprising first."""
     d = m.size
     n = x.size
@@ -317,10 +319,11 @@ def take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order):
     tau, nu = np.zeros(n), np.zeros(n)
     u = np.empty(d)
     log_Z = 0.0
-    late = np.zeros(n, np.bool_)
-    late[order] = True
-    queue = np.concatenate((np.flatnonzero(~late), order[::-1]))
-    for k in queue:
+    order = by_surprise(m, S, ia, ib, x, y, guess, lapse)
+    for turn in range(n + order.size):  # those that are no lapses, then the others
+        k = turn if turn < n else order[n + order.size - 1 - turn]
+        if y[k] == LEFT_OUT or (turn < n and may_lapse(y[k], guess, lapse)):
+            continue
         a, c = ia[k], ib[k]
         s = x[k] * x[k] * Sigma[a, a] + 2.0 * x[k] * Sigma[a, c] + Sigma[c, c]
         f = x[k] * mu[a] + mu[c]
@@ -343,18 +346,12 @@ def take_once(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order):
     A = np.empty((d, d))
     r = np.empty(d)
     assemble(m, ia, ib, x, tau, nu, A, r)
-    AS = product(A, Sigma)
-    G = product(A, AS.T.copy())
-    b = r.copy()
-    for k in range(d):
-        for j in range(d):
-            G[k, j] = A[k, j] - G[k, j]
-            b[k] -= AS[k, j] * r[j]
+    b, G = kept(A, r, Sigma)
     return log_Z, b, G
 
 
-@compiled
-def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
+@inlined
+def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tol):
     """As `settle` returns it, with the most surprising answers taken apart, as few as will do.
 
     Evidences of the parts add up; b and G of the sum are those of a mixture, so that both are
@@ -362,87 +359,99 @@ def take_apart(m, S, ia, ib, x, y, gauss_tau, guess, lapse, order, tol):
     are taken apart leave parts that do not settle, those are taken in once, and it counts as not
     settled if they matter. A coarse tolerance, of a search, takes one answer apart at most.
     """
-    d = m.size
+    d, n = m.size, x.size
+    order = by_surprise(m, S, ia, ib, x, y, guess, lapse)
     most = min(MOST_APART if tol <= TOLERANCE else 1, order.size)
+    count = min(1, most)
+    answers = np.empty(n, np.int64)
+    log_Z = np.empty(1 << most)
+    bs = np.empty((1 << most, d))
+    Gs = np.empty((1 << most, d * d))
+    rough = np.empty(1 << most)
+    c = 0
+    while c < 1 << count:
+        for k in range(n):
+            answers[k] = y[k]
+        constant = 0.0
+        for j in range(count):
+            k = order[j]
+            if (c >> j) & 1:
+                answers[k] = LEFT_OUT
+                constant += math.log(guess if y[k] == HEARD else lapse)
+            else:
+                answers[k] = SURE * y[k]
+        value, b, G, ok = settle(
+            m, S, ia, ib, x, answers, gauss_tau, guess, lapse, np.zeros(n), np.zeros(n), tol, HASTY
+        )
+        if not ok:
+            if count < most:
+                count += 1
+                c = 0
+                continue
+            value, b, G = take_once(m, S, ia, ib, x, answers, gauss_tau, guess, lapse)
+        log_Z[c] = value + constant
+        rough[c] = 0.0 if ok else 1.0
+        for j in range(d):
+            bs[c, j] = b[j]
+            for k in range(d):
+                Gs[c, j * d + k] = G[j, k]
+        c += 1
+    top = -np.inf
+    for c in range(1 << count):
+        top = max(top, log_Z[c])
+    total = 0.0
+    for c in range(1 << count):
+        total += math.exp(log_Z[c] - top)
+    doubtful = 0.0
     b = np.zeros(d)
     G = np.zeros((d, d))
-    for count in range(min(1, most), most + 1):
-        parts = 1 << count
-        log_Z = np.empty(parts)
-        bs = np.empty((parts, d))
-        Gs = np.empty((parts, d, d))
-        settled = np.ones(parts, np.bool_)
-        for c in range(parts):
-            kept = np.ones(x.size, np.bool_)
-            answers = y.copy()
-            constant = 0.0
-            for j in range(count):
-                k = order[j]
-                if (c >> j) & 1:
-                    kept[k] = False
-                    constant += math.log(guess if y[k] == HEARD else lapse)
-                else:
-                    answers[k] = SURE * y[k]
-            a_c, b_c, x_c, y_c, g_c = ia[kept], ib[kept], x[kept], answers[kept], gauss_tau[kept]
-            n = x_c.size
-            value, bs[c], Gs[c], settled[c] = settle(
-                m, S, a_c, b_c, x_c, y_c, g_c, guess, lapse, np.zeros(n), np.zeros(n), tol, 1, HASTY
-            )
-            if not settled[c]:
-                if count < most:
-                    break
-                rest = by_surprise(m, S, a_c, b_c, x_c, y_c, guess, lapse)
-                value, bs[c], Gs[c] = take_once(m, S, a_c, b_c, x_c, y_c, g_c, guess, lapse, rest)
-            log_Z[c] = value + constant
-        if count < most and not settled.all():
-            continue
-        top = log_Z.max()
-        share = np.exp(log_Z - top)
-        total = share.sum()
-        for c in range(parts):
-            b += share[c] / total * bs[c]
-        doubtful = 0.0
-        for c in range(parts):
-            doubtful += 0.0 if settled[c] else share[c] / total
-            for j in range(d):
-                for k in range(d):
-                    spread = (bs[c, j] - b[j]) * (bs[c, k] - b[k])
-                    G[j, k] += share[c] / total * (Gs[c, j, k] - spread)
-        return top + math.log(total), b, G, doubtful < MOST_DOUBTFUL
-    return -np.inf, b, G, False
+    for c in range(1 << count):
+        share = math.exp(log_Z[c] - top) / total
+        doubtful += rough[c] * share
+        for j in range(d):
+            b[j] += share * bs[c, j]
+    for c in range(1 << count):
+        share = math.exp(log_Z[c] - top) / total
+        for j in range(d):
+            for k in range(d):
+                spread = (bs[c, j] - b[j]) * (bs[c, k] - b[k])
+                G[j, k] += share * (Gs[c, j * d + k] - spread)
+    return top + math.log(total), b, G, doubtful < MOST_DOUBTFUL
 
 
 @compiled
-def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, haste):
-    """EP to its fixed point from the given sites (changed in place): what `run` returns.
+def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, haste):
+    """EP to its fixed point from the given sites (changed in place).
 
-    `attempts` is how many of `DAMPINGS` are tried. Without patience one is given up that does not
-    come nearer: the sign that there is no fixed point, which only lapses can bring about.
+    Returns log_Z, b, G, converged, where for any latent with cross-covariance S_* to z
+    the posterior mean is m_* + S_*' b and the posterior covariance S_** - S_*' G S_*;
+    b is also dlog_Z/dm, and (b b' - G)/2 is dlog_Z/dS (at the fixed point).
+
+    Without patience a step of `DAMPINGS` is given up that does not come nearer: the sign that there
+    is no fixed point, which only lapses can bring about. In haste the first one alone is tried.
     """
     d = m.size
     n_rows = x.size
     A = np.empty((d, d))
     r = np.empty(d)
-    mu = np.empty(d)
+    empty = True
     for n in range(n_rows):
         if y[n] == GAUSSIAN:
             tau[n] = gauss_tau[n]
             nu[n] = 0.0
+        empty &= tau[n] == 0.0 and nu[n] == 0.0
 
     converged = False
     rounds = 0
     log_det = 0.0
     last = np.inf
     Sigma = S.copy()
-    mu[:] = m
-    empty = True
-    for n in range(n_rows):
-        empty &= tau[n] == 0.0 and nu[n] == 0.0
+    mu = m.copy()
     attempt = 0
     while not converged:
         if rounds == ROUNDS[attempt]:
             attempt += 1
-            if attempt == attempts:
+            if attempt == len(DAMPINGS) or haste == HASTY:
                 break
             rounds = 0
             last = np.inf
@@ -481,19 +490,15 @@ def settle(m, S, ia, ib, x, y, gauss_tau, guess, lapse, tau, nu, tol, attempts, 
             rounds = ROUNDS[attempt]
         last = change
 
-    # b = (I + A S)^-1 r and G = (I + A S)^-1 A, both by way of Sigma = (I + S A)^-1 S.
     assemble(m, ia, ib, x, tau, nu, A, r)
-    AS = product(A, Sigma)
-    G = product(A, AS.T.copy())
-    b = r.copy()
+    b, G = kept(A, r, Sigma)
     log_Z = -0.5 * log_det
     for k in range(d):
-        for j in range(d):
-            G[k, j] = A[k, j] - G[k, j]
-            b[k] -= AS[k, j] * r[j]
         log_Z += 0.5 * r[k] * (mu[k] - m[k])
     ok = True
     for n in range(n_rows):
+        if y[n] == LEFT_OUT:
+            continue
         a, k, xn, t = ia[n], ib[n], x[n], tau[n]
         m_n = xn * m[a] + m[k]
         log_Z += nu[n] * m_n - 0.5 * t * m_n * m_n

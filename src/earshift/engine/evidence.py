@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine import ep, kernels
-from earshift.engine.compiled import compiled
+from earshift.engine.compiled import compiled, inlined
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,6 +29,11 @@ class Rates(NamedTuple):
 
     guess: float
     lapse: float
+
+    @property
+    def chances(self) -> "Rates | None":
+        """None without any: numba then leaves out all that only lapses can bring about."""
+        return self if max(self) > 0.0 else None
 
 
 class Rows(NamedTuple):
@@ -83,80 +88,88 @@ def empty_sites(count: int) -> Sites:
 @compiled
 def conditioned_prior(theta, rho, reference, gaps):
     """Prior of the latent vector given the reference: mean, covariance, K, C and G_f C."""
-    K = kernels.covariance(theta, gaps)
+    K = kernels.cross(theta, theta, gaps)
     d = K.shape[0]
-    m = np.full(d, theta[0])
+    m = np.empty(d)
     m[0] = reference.slope_mean
+    for k in range(1, d):
+        m[k] = theta[0]
     b_f = reference.b
-    if b_f.size == 0 or rho == 0.0:
-        empty = np.zeros((0, d))
-        return m, K, K, empty, empty
-    link = kernels.cross(reference.theta, theta, reference.gaps)
-    T = ep.product(reference.G, link)
-    S = K.copy()
-    for r in range(b_f.size):
-        for j in range(d):
-            h = rho * link[r, j]
-            m[j] += h * b_f[r]
-            h *= rho
-            for k in range(d):
-                S[j, k] -= h * T[r, k]
+    S, link, T = K, K[:0], K[:0]
+    if b_f.size > 0 and rho != 0.0:
+        link = kernels.cross(reference.theta, theta, reference.gaps)
+        T = ep.product(reference.G, link)
+        S = K.copy()
+        for r in range(b_f.size):
+            for j in range(d):
+                h = rho * link[r, j]
+                m[j] += h * b_f[r]
+                h *= rho
+                for k in range(d):
+                    S[j, k] -= h * T[r, k]
     return m, S, K, link, T
 
 
-@compiled
-def run_ears_apart(m, K, ia, ib, rows, rates, sites, tol):
-    """`ep.run` for two ears that have nothing to do with each other: two small ones, put together.
-
-    m and K are one ear's; ia and ib are entries of both ears' latent vector.
-    """
-    one = m.size
-    b = np.zeros(2 * one)
-    G = np.zeros((2 * one, 2 * one))
-    log_Z, ok = 0.0, True
-    for start in (0, one):
-        own = np.flatnonzero(ia == start)
-        own_tau, own_nu = sites.tau[own], sites.nu[own]
-        value, own_b, own_G, settled = ep.run_always(
-            m, K, ia[own] - start, ib[own] - start, rows.x[own], rows.y[own], rows.gauss_tau[own],
-            rates.guess, rates.lapse, own_tau, own_nu, tol, ep.BRISK,
-        )  # fmt: skip
-        sites.tau[own] = own_tau
-        sites.nu[own] = own_nu
-        b[start : start + one] = own_b
-        G[start : start + one, start : start + one] = own_G
-        log_Z += value
-        ok &= settled
-    return log_Z, b, G, ok
-
-
-@compiled
+@inlined
 def evidence(theta, rho, reference, rows, rates, sites, tol):
     """log p(answers | theta, rho, reference) and its gradient in theta, with EP's b and G.
 
     With answers of a second ear (see `Rows`) there is no reference, and the latent vector is the
-    right ear's, then the left one's.
+    right ear's, then the left one's. Ears that have nothing to do with each other are two small
+    EPs, put together.
     """
     m, S, K, link, T = conditioned_prior(theta, rho, reference, rows.gaps)
-    one = m.size
-    ia = np.zeros(rows.x.size, np.int64)
-    ib = rows.place + 1
-    for n in range(ib.size):
-        if ib[n] >= one:
-            ia[n] = one
-            ib[n] += 1
-    paired = ia.size > 0 and ia.max() > 0
-    if paired and rows.between_ears == 0.0:
-        log_Z, b, G, ok = run_ears_apart(m, K, ia, ib, rows, rates, sites, tol)
-    else:
-        if paired:
-            m = np.concatenate((m, m))
-            S = kernels.both_ears(K, rows.between_ears)
-        log_Z, b, G, ok = ep.run_always(
-            m, S, ia, ib, rows.x, rows.y, rows.gauss_tau, rates.guess, rates.lapse,
-            sites.tau, sites.nu, tol, ep.BRISK if reference.b.size == 0 else ep.HASTY,
-        )  # fmt: skip
-    d = b.size
+    one, n, places = m.size, rows.x.size, rows.gaps.shape[1]
+    paired = False
+    for k in range(n):
+        if rows.place[k] >= places:
+            paired = True
+    d = 2 * one if paired else one
+    between = rows.between_ears
+    if paired and between != 0.0:
+        S = kernels.both_ears(K, between)
+        m_both = np.empty(d)
+        for k in range(d):
+            m_both[k] = m[k % one]
+        m = m_both
+    b = np.zeros(d)
+    G = np.zeros((d, d))
+    log_Z, ok = 0.0, True
+    for start in range(0, d, m.size):
+        own = np.empty(n, np.int64)
+        count = 0
+        for k in range(n):
+            if start <= one * (rows.place[k] // places) < start + m.size:
+                own[count] = k
+                count += 1
+        ia, ib, y = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count, np.int64)
+        x, gauss_tau, tau, nu = np.empty(count), np.empty(count), np.empty(count), np.empty(count)
+        for k in range(count):
+            of = own[k]
+            ear = rows.place[of] // places
+            ia[k] = ear * one - start
+            ib[k] = rows.place[of] + 1 + ear - start
+            x[k], y[k], gauss_tau[k] = rows.x[of], rows.y[of], rows.gauss_tau[of]
+            tau[k], nu[k] = sites.tau[of], sites.nu[of]
+        if rates is None:
+            value, own_b, own_G, settled = ep.settle(
+                m, S, ia, ib, x, y, gauss_tau, 0.0, 0.0, tau, nu, tol, ep.PATIENT
+            )
+            if not settled:
+                value = -np.inf
+        else:
+            value, own_b, own_G, settled = ep.run_always(
+                m, S, ia, ib, x, y, gauss_tau, rates.guess, rates.lapse, tau, nu, tol,
+                ep.BRISK if reference.b.size == 0 else ep.HASTY,
+            )  # fmt: skip
+        for k in range(count):
+            sites.tau[own[k]], sites.nu[own[k]] = tau[k], nu[k]
+        log_Z += value
+        ok &= settled
+        for j in range(m.size):
+            b[start + j] = own_b[j]
+            for k in range(m.size):
+                G[start + j, start + k] = own_G[j, k]
     Q = np.empty((d, d))
     grad = np.zeros(theta.size)
     for j in range(d):
@@ -165,7 +178,7 @@ def evidence(theta, rho, reference, rows, rates, sites, tol):
         if j % one > 0:
             grad[0] += b[j]
     if paired:
-        Q = kernels.fold_ears(Q, rows.between_ears)
+        Q = kernels.fold_ears(Q, between)
     kernels.covariance_gradient(theta, rows.gaps, K, Q, grad)
     if link.shape[0] > 0:
         R = ep.product(T, Q)

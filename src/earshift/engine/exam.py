@@ -7,7 +7,7 @@ of persons; it is the one that a clinic runs.
 import math
 import warnings
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +43,6 @@ from earshift.engine.thresholds import (
 from earshift.engine.tone import Tone
 from earshift.engine.values import EARS
 
-if TYPE_CHECKING:  # a field loads its compiled kernels, which a clinical exam does not need
-    pass
-
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -56,24 +53,12 @@ PERSONS = "persons"  # the engine of a clinical exam, as a stored design names i
 class Exam(FieldExam):
     """A first exam: Halton tones to look around, then the most informative tone, and again.
 
-    >>> exam = Exam(seed=1)
-    >>> while not exam.done:
-    ...     tone = exam.ask()
-    ...     exam.tell(tone, heard=listener(tone))
-    >>> exam.thresholds([500, 1000, 2000, 4000])
-
     With `ears="both"` it examines both ears together, and what one ear teaches is a hint for the
     other. `ask` then gives tones with their ear, and `tell` needs it; level limits look at each
     ear's own trials. A tone `INTERAURAL_DB` above the other ear's threshold might be heard there.
     The other ear's threshold is what the exam has learnt so far, so such tones are not asked once
     both slopes are known, and `cross_heard` looks back at all tones with what is known now. A
     threshold that lies past that level is flagged `cross_hearing`: finding it needs masking.
-
-    >>> exam = Exam(ears="both", seed=1)
-    >>> while not exam.done:
-    ...     tone = exam.ask()
-    ...     exam.tell(tone, heard=listeners[tone.ear](tone))
-    >>> exam.thresholds([500, 1000, 2000, 4000], ear="left")
 
     Args:
         ears: "both", or None for one ear.
@@ -99,10 +84,23 @@ class Exam(FieldExam):
 
     Examples:
         >>> import earshift as es
-        >>> from earshift.simulate.run import run
-        >>> exam = run(es.Exam(seed=1, max_tones=20), es.Listener.of_class("mild", seed=2))
+        >>> listener = es.Listener.of_class("mild", seed=2)
+        >>> exam = es.Exam(seed=1, max_tones=20)
+        >>> while not exam.done:
+        ...     tone = exam.ask()
+        ...     exam.tell(tone, heard=listener(tone))
         >>> len(exam.thresholds([1000, 4000]))
         2
+
+        Both ears:
+
+        >>> listeners = {"right": listener, "left": es.Listener.of_class("slight", seed=3)}
+        >>> exam = es.Exam(ears="both", seed=1, max_tones=20)
+        >>> while not exam.done:
+        ...     tone = exam.ask()
+        ...     exam.tell(tone, heard=listeners[tone.ear](tone))
+        >>> len(exam.thresholds([500, 1000, 2000, 4000], ear="left"))
+        4
     """
 
     @staticmethod
@@ -125,11 +123,23 @@ class Exam(FieldExam):
     ) -> "ClinicalExam":
         """An exam as a clinic runs it: it expects thresholds and answers of real people.
 
-        It is done when every threshold's 95 % interval reaches at most `precision_db` to either
-        side, or after `max_tones`. `reference` is an earlier exam or audiogram of the same ear (of
-        both ears, a mapping of "right" and "left" to theirs): the exam then expects that ear, as
-        far as ears change. The other parameters are those of `Exam`; `strategy`, `halton_tones`,
-        `guess` and `lapse` belong to the psychometric field, no longer mean anything here and warn.
+        `ears`, `ear`, `seed`, `domain`, `limits`, `other_ear` and `transducer` are those of `Exam`.
+        `strategy`, `halton_tones`, `guess` and `lapse` belong to the psychometric field, no longer
+        mean anything here and warn.
+
+        Args:
+            max_tones: it is done after so many at the latest.
+            precision_db: it is done when every threshold's 95 % interval reaches at most so many dB
+                to either side.
+            reference: an earlier exam or audiogram of the same ear (of both ears, a mapping of
+                "right" and "left" to theirs): the exam then expects that ear, as far as ears
+                change.
+
+        Returns:
+            An `Exam` whose intervals, guess and lapse rates come from the model of persons.
+
+        Raises:
+            Refusal: for values that are none, or a reference of another kind.
         """
         without_meaning = {
             "strategy": strategy, "halton_tones": halton_tones, "guess": guess, "lapse": lapse,
@@ -267,7 +277,11 @@ class ClinicalExam(Exam):
         return self._answers.posterior
 
     def fork(self) -> Self:
-        """Another one with the same trials; what either is told is no concern of the other's."""
+        """Another one with the same trials; what either is told is no concern of the other's.
+
+        Returns:
+            The copy.
+        """
         other = super().fork()
         other.listening = self.listening.fork()
         return other
@@ -290,7 +304,7 @@ class ClinicalExam(Exam):
 
     @property
     def reliability(self) -> str:
-        """good, fair or poor: how far the answers can be trusted."""
+        """good, fair, poor or not assessed: how far the answers can be trusted."""
         return self._answers.reliability
 
     @property
@@ -345,6 +359,9 @@ class ClinicalExam(Exam):
         """Score of every candidate (places x levels of the domain), now.
 
         Where both ears are tested, the right ear's places x levels, then the left one's.
+
+        Returns:
+            An array of places x levels.
         """
         return self.state.scores
 
@@ -384,6 +401,9 @@ class ClinicalExam(Exam):
         """Probability of "missed" in spite of hearing, as the answers leave it.
 
         Of somebody who attends to the task: tones missed in a row are inattention.
+
+        Returns:
+            An `Estimate`: its mean and 95 % interval.
         """
         lapses, counts = np.unique(self.state.samples(SAMPLES).lapse, return_counts=True)
         return rate_estimate(lapses, counts.astype(float))
@@ -408,7 +428,11 @@ class ClinicalExam(Exam):
         return design if self.ears is None else {**design, "ears": self.ears, "ear": self.ear}
 
     def to_dict(self) -> dict[str, Any]:
-        """Design and trials as plain JSON data: all that is needed to go on elsewhere."""
+        """Design and trials as plain JSON data: all that is needed to go on elsewhere.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return {
             **super().to_dict(),
             "catches": list(self.listening.catches),

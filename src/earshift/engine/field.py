@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from earshift.engine import ep, kernels
 from earshift.engine.answers import Answers
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.compiled import compiled
+from earshift.engine.compiled import compiled, compiling, inlined
 from earshift.engine.domain import Domain
-from earshift.engine.evidence import Rates, Reference, Sites, evidence, no_reference
+from earshift.engine.evidence import Rates, Reference, Sites, no_reference
 from earshift.engine.norms import Hyperprior, Norm, hyperprior
-from earshift.engine.optimise import at, maximise
+from earshift.engine.optimise import at, evidence_at, maximise
 from earshift.engine.thresholds import threshold
 from earshift.engine.tone import Tone
 
@@ -35,7 +35,7 @@ class GridGaps(NamedTuple):
     to_answers: Array
 
 
-@compiled
+@inlined
 def latent_grid(theta, rho, reference, grid, b, G):
     """Posterior of (w, h_k) on the grid places: means, Cov(w, .), variances.
 
@@ -176,7 +176,7 @@ class Field:
 
 def fit(answers: Answers, prior: Hyperprior, guess: float = 0.0, lapse: float = 0.0) -> Field:
     """MAP fit of a field of its own (the first exam; M_f's hyperparameters)."""
-    with ep.compiling("exam"):
+    with compiling("exam"):
         return _fit(answers, prior, Rates(guess, lapse))
 
 
@@ -196,9 +196,9 @@ class Fitted:
     ) -> tuple[float, Array, Array, bool]:
         """log evidence, EP's b and G, and whether it settled, at this correlation of the ears."""
         sites = Sites(self.sites.tau.copy(), self.sites.nu.copy())
-        log_Z, _, b, G, ok = evidence(
-            self.theta, 0.0, self.reference, self.answers.rows(between_ears), self.rates, sites,
-            tolerance,
+        log_Z, _, b, G, ok = evidence_at(
+            self.theta, 0.0, self.reference, self.answers.rows(between_ears),
+            self.rates.chances, sites, tolerance,
         )  # fmt: skip
         return float(log_Z), b, G, bool(ok)
 
@@ -218,7 +218,8 @@ def fit_theta(
     settled = True
     steps = () if n == 0 else (0.0,) if between_ears == 0.0 else (0.0, between_ears)
     for step in steps:
-        settled = maximise(u, H, np.zeros(1), whitened, reference, answers.rows(step), rates, sites)
+        rows = answers.rows(step)
+        settled = maximise(u, H, np.zeros(1), whitened, reference, rows, rates.chances, sites)
     theta = at(whitened, u)
     return Fitted(answers, rates, reference, theta, Sites(sites.tau[0], sites.nu[0]), bool(settled))
 

@@ -266,7 +266,14 @@ class FieldExam(Procedure):
         return ear
 
     def of(self, ear: str) -> Self:
-        """This exam of both ears as the exam of one: the reference of a screen of that ear."""
+        """This exam of both ears as that of one `ear`: the reference of a screen of that ear.
+
+        Returns:
+            A copy of the exam that speaks of this ear.
+
+        Raises:
+            Refusal: for an ear that is none, or an exam of one ear.
+        """
         one = self.fork()
         one.ear = self._spoken_of(ear)
         return one
@@ -300,6 +307,9 @@ class FieldExam(Procedure):
         """Score of every candidate (places x levels of the domain) by the strategy, now.
 
         Where both ears are tested, the right ear's places x levels, then the left one's.
+
+        Returns:
+            An array of places x levels.
         """
         from earshift.engine import choose
 
@@ -377,11 +387,20 @@ class FieldExam(Procedure):
     ) -> list[Threshold]:
         """Thresholds in dB HL with 95 % intervals, from the posterior's samples.
 
-        On other axes than a tone's the places are numbers (tuples of them with several smooth
-        axes), all of the domain's by default, and each result is a `PlaceThreshold`. `ear` is for
-        an exam of both ears, which has two fields. `performance` is the level's place on the
-        psychometric function, guesses and lapses aside: 0.75 is three quarters of the way from
-        the guess rate to 1 - lapse rate.
+        Args:
+            frequencies_hz: where, in Hz, by default at the usual audiometric frequencies. On other
+                axes places in their units (tuples with several smooth axes), by default all of the
+                domain.
+            ear: "right" or "left", of an exam of both ears.
+            performance: the point on the psychometric function, guesses and lapses aside: 0.75 is
+                three quarters of the way from the guess rate to 1 - lapse rate.
+
+        Returns:
+            A `Threshold` for each place; on other axes than a tone's a `PlaceThreshold`.
+
+        Raises:
+            Refusal: for places outside the domain, an ear that is none, or a performance that does
+                not lie between 0 and 1.
         """
         wanted = as_performance(performance)
         spoken_of = self._spoken_of(ear)
@@ -400,10 +419,18 @@ class FieldExam(Procedure):
     def psychometric(self, place: Location = (), *, ear: str | None = None) -> Psychometric:
         """The psychometric function at a frequency in Hz (a place, on other axes).
 
-        A domain without a smooth axis has but one, and needs no place. With threshold, slope,
-        width, guess and lapse rate, each with its 95 % interval, and the answers that were given
-        there. Rates are estimated where the exam was asked to (`lapse="estimate"`); see also
-        `lapse_rate`.
+        Args:
+            place: frequency in Hz, or a place in the units of other axes; none where there is no
+                smooth axis, and so only one function.
+            ear: "right" or "left", of an exam of both ears.
+
+        Returns:
+            Threshold, slope, width, guess and lapse rate, each with its 95 % interval, and the
+            answers that were given there. Rates are estimated where the exam was asked to
+            (`lapse="estimate"`); see also `lapse_rate`.
+
+        Raises:
+            Refusal: for a place outside the domain or an ear that is none.
         """
         spoken_of = self._spoken_of(ear)
         locations, _ = locations_of(self.domain, [place])
@@ -422,8 +449,18 @@ class FieldExam(Procedure):
     def plot_field(self, ax: "Axes | None" = None, *, ear: str | None = None) -> "Axes":
         """Draw P(heard) over frequency and level as a heat map, with the tones; gives the axes.
 
-        The white line is P(heard) = 0.5. Of a domain with one smooth axis; `ear` is for an exam of
-        both ears.
+        The white line is the threshold: half of the way from the guess rate to 1 - lapse rate.
+        With a guess rate of a choice among alternatives, P(correct) is drawn.
+
+        Args:
+            ax: matplotlib axes to draw on; by default new ones.
+            ear: "right" or "left", of an exam of both ears.
+
+        Returns:
+            The matplotlib axes that were drawn on.
+
+        Raises:
+            Refusal: of a domain without exactly one smooth axis.
         """
         spoken_of = self._spoken_of(ear)
         domain = self.domain
@@ -449,6 +486,8 @@ class FieldExam(Procedure):
             self._drawn_answers((spoken_of,)),
             place=scale_of(place),
             level=scale_of(level),
+            threshold_p=plots.half_way(float(curves.guess.mean()), float(curves.lapse.mean())),
+            words=self._words,
             of_tones=domain.of_tones,
         )
 
@@ -457,6 +496,12 @@ class FieldExam(Procedure):
 
         The answers are fitted anew with each of several rates, which are weighed by their evidence
         and by a prior that expects small ones, Beta(1, 10).
+
+        Returns:
+            An `Estimate`: its mean and 95 % interval.
+
+        Raises:
+            Refusal: where nothing has been answered yet.
         """
         if not self._trials:
             raise Refusal("there are no answers yet that could tell a lapse rate")
@@ -471,7 +516,18 @@ class FieldExam(Procedure):
         return next(iter(self._fit(self.domain, prior, self.guess, lapse).values())).log_evidence
 
     def goodness_of_fit(self, *, ear: str | None = None) -> GoodnessOfFit:
-        """Whether answers like these are to be expected: their deviance beside simulated ones'."""
+        """Whether answers like these are to be expected: their deviance beside simulated ones'.
+
+        Args:
+            ear: "right" or "left", of an exam of both ears.
+
+        Returns:
+            The deviance, that of answers simulated from the posterior, and `p`, the share of
+            simulated ones that are at least as large.
+
+        Raises:
+            Refusal: where nothing has been answered yet.
+        """
         spoken_of = self._spoken_of(ear)
         trials = trials_of(self._trials, spoken_of)
         heard = np.array([trial.heard for trial in trials], dtype=bool)

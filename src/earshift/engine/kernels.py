@@ -21,16 +21,10 @@ Array = NDArray[np.float64]
 C, LOG_ALPHA, LOG_BETA, LOG_LENGTH = 0, 1, 2, 3  # positions in theta
 
 
-@compiled
-def squared_gaps(a, b):
+def squared_gaps(a: Array, b: Array) -> Array:
     """Squared distances between two lists of places, axis by axis: shape (P, len(a), len(b))."""
-    gaps = np.empty((a.shape[1], a.shape[0], b.shape[0]))
-    for p in range(a.shape[1]):
-        for j in range(a.shape[0]):
-            for k in range(b.shape[0]):
-                step = a[j, p] - b[k, p]
-                gaps[p, j, k] = step * step
-    return gaps
+    steps = a.T[:, :, None] - b.T[:, None, :]
+    return np.ascontiguousarray(steps * steps)
 
 
 @compiled
@@ -60,10 +54,9 @@ def cross(theta_f, theta_g, gaps):
     return out
 
 
-@compiled
-def covariance(theta, gaps):
+def covariance(theta: Array, gaps: Array) -> Array:
     """Prior covariance of (w, h_1 .. h_F) for one field."""
-    return cross(theta, theta, gaps)
+    return np.asarray(cross(theta, theta, gaps))
 
 
 @compiled

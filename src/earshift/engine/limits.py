@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from earshift.engine.checks import finite
+from earshift.engine.checks import decibel, finite
 from earshift.engine.domain import Domain
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Trial
@@ -48,7 +48,7 @@ class Limits:
             everything.
 
     Raises:
-        Refusal: for levels above 120 dB HL, or steps that are negative.
+        Refusal: for levels above 120 or below -40 dB HL, or steps that are negative.
 
     Examples:
         >>> Limits(cap_db_hl=80, start_db_hl=30).above_heard_db
@@ -72,6 +72,8 @@ class Limits:
             object.__setattr__(self, field.name, clean)
         if self.cap_db_hl > 120:
             raise Refusal(f"cap_db_hl must be at most 120, got {self.cap_db_hl:g}")
+        for name in ("cap_db_hl", "start_db_hl"):
+            decibel(getattr(self, name), name)
         if min(self.above_heard_db, self.above_missed_db, self.near_octaves) < 0:
             raise Refusal(f"limits must not be negative: {self}")
 
@@ -81,6 +83,9 @@ class Limits:
         """Which candidates (places x intensities) may be played now.
 
         `reference_db_hl` has the ear's own earlier threshold at every place, nan where unknown.
+
+        Returns:
+            An array of places x levels, True where a tone may be played.
         """
         ceiling = np.full(domain.shape[0], self.start_db_hl)
         if (
@@ -105,7 +110,14 @@ class Limits:
         )
 
     def range_at(self, domain: Domain) -> tuple[Array, Array]:
-        """Softest and loudest level that could ever be played, at every place of the domain."""
+        """Softest and loudest level that could ever be played, at every place of the domain.
+
+        Returns:
+            Two arrays of levels in dB HL, one number for each place.
+
+        Raises:
+            Refusal: where a device is given and the domain is none of tones.
+        """
         count = domain.shape[0]
         if self.device is None:
             return np.full(count, -np.inf), np.full(count, self.cap_db_hl)
@@ -117,7 +129,11 @@ class Limits:
         return ends[:, 0], np.minimum(ends[:, 1], self.cap_db_hl)
 
     def reach(self, domain: Domain) -> list[tuple[float, float] | None]:
-        """The softest and loudest candidate that could ever be played at every place, if any."""
+        """The softest and loudest candidate that could ever be played at every place, if any.
+
+        Returns:
+            For each place softest and loudest level in dB HL, or None where nothing can be played.
+        """
         ends = []
         for low, high in zip(*self.range_at(domain), strict=True):
             within = [v for v in domain.intensity.values if low - 1e-9 <= v <= high + 1e-9]
@@ -125,7 +141,11 @@ class Limits:
         return ends
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold.
+        """
         return asdict(self)
 
 

@@ -202,7 +202,11 @@ class Norm:
         object.__setattr__(self, "cov_db2", tuple(tuple(row) for row in cov.tolist()))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return {
             "frequencies_hz": list(self.frequencies_hz),
             "mean_db_hl": list(self.mean_db_hl),
@@ -212,7 +216,11 @@ class Norm:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> "Norm":
-        """A norm from `to_dict`'s data."""
+        """A norm from `to_dict`'s data.
+
+        Returns:
+            The norm that was written down.
+        """
         return cls(
             frequencies_hz=tuple(data["frequencies_hz"]),
             mean_db_hl=tuple(data["mean_db_hl"]),

@@ -8,10 +8,14 @@ because a call into a general optimiser costs more than the whole fit of a scree
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from earshift.engine import ep
-from earshift.engine.compiled import compiled
-from earshift.engine.evidence import Sites, evidence
+from earshift.engine.compiled import compiled, inlined, within
+from earshift.engine.evidence import Rates, Reference, Rows, Sites, evidence
+from earshift.engine.norms import Whitened
+
+Array = NDArray[np.float64]
 
 SEARCH_TOLERANCE = 1e-5  # EP, while the hyperparameters are still moving
 GRADIENT_TOLERANCE = 2e-4  # in the hyperprior's standard deviations
@@ -23,6 +27,9 @@ MAX_EVALUATIONS, MAX_SHRINKS = 120, 25  # most fits need about a dozen evaluatio
 # screen does not wait for it.
 MAX_EVALUATIONS_LAPSES, MAX_SHRINKS_LAPSES = 20, 6
 MAX_EVALUATIONS_APART = 8  # where answers are taken apart, which makes each of them dear
+HESSIAN_STEP = 2e-3  # in the hyperprior's standard deviations
+HESSIAN_TOLERANCE = 1e-6  # of EP, for these differences
+NO_HESSIAN = np.empty((0, 0))
 
 
 @compiled
@@ -35,12 +42,12 @@ def at(prior, u):
     return theta
 
 
-@compiled
+@inlined
 def log_posterior(u, rhos, prior, reference, rows, rates, sites, tol):
     """log [mean_j p(answers | theta, rho_j)] - |u|^2 / 2 at theta = centre + chol u, with gradient.
 
     The normalisation of the hyperprior is left out: it is the same for all theta. `sites` has a
-    row for every rho.
+    row for every rho. What `evidence` returns at the last rho follows.
     """
     size = u.size
     theta = at(prior, u)
@@ -49,35 +56,40 @@ def log_posterior(u, rhos, prior, reference, rows, rates, sites, tol):
     grads = np.empty((n_rho, size))
     top = -np.inf
     for j in range(n_rho):
-        value, slope, _, _, _ = evidence(
+        one, slope, b, G, ok = evidence(
             theta, rhos[j], reference, rows, rates, Sites(sites.tau[j], sites.nu[j]), tol
         )
-        log_Z[j] = value if math.isfinite(value) else -np.inf
+        log_Z[j] = one if math.isfinite(one) else -np.inf
         top = max(top, log_Z[j])
         for p in range(size):
             grads[j, p] = slope[p]
     grad = np.zeros(size)
-    if top == -np.inf:
-        return -np.inf, grad
-    total = 0.0
-    for j in range(n_rho):
-        total += math.exp(log_Z[j] - top)
-    value = top + math.log(total / n_rho)
-    for p in range(size):
-        value -= 0.5 * u[p] * u[p]
-        grad[p] = -u[p]
-        for q in range(p, size):  # chol is lower triangular
-            for j in range(n_rho):
-                if log_Z[j] > -np.inf:
-                    grad[p] += prior.chol[q, p] * grads[j, q] * math.exp(log_Z[j] - top) / total
-    return value, grad
+    value = -np.inf
+    if top > -np.inf:
+        total = 0.0
+        for j in range(n_rho):
+            total += math.exp(log_Z[j] - top)
+        value = top + math.log(total / n_rho)
+        for p in range(size):
+            value -= 0.5 * u[p] * u[p]
+            grad[p] = -u[p]
+            for q in range(p, size):  # chol is lower triangular
+                for j in range(n_rho):
+                    if log_Z[j] > -np.inf:
+                        grad[p] += prior.chol[q, p] * grads[j, q] * math.exp(log_Z[j] - top) / total
+    return value, grad, (one, slope, b, G, ok)
 
 
 @compiled
-def maximise(u, H, rhos, prior, reference, rows, rates, sites):
+def search(climb, u, H, rhos, prior, reference, rows, rates, sites, tol, hessian):
     """BFGS ascent of `log_posterior` from u with inverse Hessian H; both are changed in place.
 
-    Returns whether the gradient vanished. EP sites are carried from step to step.
+    Then minus the Hessian at the end, by differences of the gradient, if `hessian` has room for it.
+    Returns whether the gradient vanished, and what `evidence` said last: if nothing is climbed and
+    no Hessian asked for, the evidence at u. EP sites are carried from step to step.
+
+    All that is fitted comes through here, by one call of `evidence`: each further one, and each
+    other compiled function above it, would have numba compile all of EP once more.
     """
     size = u.size
     trial = u.copy()
@@ -85,17 +97,28 @@ def maximise(u, H, rhos, prior, reference, rows, rates, sites):
     grad = np.zeros(size)
     fall = np.zeros(size)
     value, scale, rise = -np.inf, 0.0, 0.0
-    steps, shrinks, evaluations, apart = 0, 0, 0, 0
-    short = reference.b.size > 0 and (rates.guess > 0.0 or rates.lapse > 0.0)
+    steps, shrinks, evaluations, apart, column = 0, 0, 0, 0, 0
+    short = reference.b.size > 0 and rates is not None
     most = MAX_EVALUATIONS_LAPSES if short else MAX_EVALUATIONS
     most_shrinks = MAX_SHRINKS_LAPSES if short else MAX_SHRINKS
+    found, ended = False, False
     while True:
-        evaluations += 1
-        new_value, new_grad = log_posterior(
-            trial, rhos, prior, reference, rows, rates, sites, SEARCH_TOLERANCE
+        new_value, new_grad, last = log_posterior(
+            trial, rhos, prior, reference, rows, rates, sites, tol
         )
-        if steps == 0 and new_value == -np.inf:
-            return False
+        if not climb:
+            for p in range(size):
+                trial[p] = u[p]
+                if column == 0:
+                    grad[p] = new_grad[p]
+                else:
+                    hessian[column - 1, p] = (grad[p] - new_grad[p]) / HESSIAN_STEP
+            if column == hessian.shape[0]:
+                return found, last
+            trial[column] += HESSIAN_STEP
+            column += 1
+            continue
+        evaluations += 1
         # Where answers had to be taken apart since, the evidence is another function from here on:
         # the old value and curvature do not count.
         now_apart = 0
@@ -105,46 +128,53 @@ def maximise(u, H, rhos, prior, reference, rows, rates, sites):
         apart = now_apart
         if short and apart > 0:
             most = MAX_EVALUATIONS_APART
+        if steps == 0 and new_value == -np.inf:
+            ended = True
         # The small allowance is EP's own tolerance: below it a rise cannot be seen.
-        if not (other or new_value >= value + 1e-4 * scale * rise - 1e-7):
+        elif not (other or new_value >= value + 1e-4 * scale * rise - 1e-7):
             shrinks += 1
-            if shrinks == most_shrinks or evaluations >= most:
-                return largest(grad) < GRADIENT_ENOUGH
             scale *= 0.4
+            if shrinks == most_shrinks or evaluations >= most:
+                ended, found = True, largest(grad) < GRADIENT_ENOUGH
+        else:
+            if steps > 0 and not other:
+                for p in range(size):
+                    fall[p] = grad[p] - new_grad[p]
+                    step[p] *= scale
+                bfgs(H, step, fall)
             for p in range(size):
-                trial[p] = u[p] + scale * step[p]
-            continue
-        if steps > 0 and not other:
-            for p in range(size):
-                fall[p] = grad[p] - new_grad[p]
-                step[p] *= scale
-            bfgs(H, step, fall)
+                u[p] = trial[p]
+                grad[p] = new_grad[p]
+            value = new_value
+            steps += 1
+            if largest(grad) < (GRADIENT_ENOUGH if short and apart > 0 else GRADIENT_TOLERANCE):
+                ended, found = True, True
+            elif steps > MAX_STEPS or evaluations >= most:
+                ended, found = True, short and largest(grad) < GRADIENT_ENOUGH
+            else:
+                rise = along(H, grad, step)
+                if not rise > 0.0:
+                    for p in range(size):
+                        for q in range(size):
+                            H[p, q] = 1.0 if p == q else 0.0
+                    rise = along(H, grad, step)
+                # No more than two prior SDs at once: far outside, the evidence is flat and
+                # misleading.
+                length = 0.0
+                for p in range(size):
+                    length += step[p] * step[p]
+                scale = min(1.0, 2.0 / math.sqrt(length))
+                shrinks = 0
         for p in range(size):
-            u[p] = trial[p]
-            grad[p] = new_grad[p]
-        value = new_value
-        if largest(grad) < (GRADIENT_ENOUGH if short and apart > 0 else GRADIENT_TOLERANCE):
-            return True
-        steps += 1
-        if steps > MAX_STEPS or evaluations >= most:
-            return short and largest(grad) < GRADIENT_ENOUGH
-        rise = along(H, grad, step)
-        if not rise > 0.0:
-            H[:, :] = 0.0
-            for p in range(size):
-                H[p, p] = 1.0
-            rise = along(H, grad, step)
-        # No more than two prior SDs at once: far outside, the evidence is flat and misleading.
-        length = 0.0
-        for p in range(size):
-            length += step[p] * step[p]
-        scale = min(1.0, 2.0 / math.sqrt(length))
-        shrinks = 0
-        for p in range(size):
-            trial[p] = u[p] + scale * step[p]
+            trial[p] = u[p] if ended else u[p] + scale * step[p]
+        if ended:
+            if hessian.size == 0:
+                return found, last
+            climb = False
+            tol = HESSIAN_TOLERANCE
 
 
-@compiled
+@within
 def largest(v):
     """The largest absolute entry."""
     out = 0.0
@@ -153,7 +183,7 @@ def largest(v):
     return out
 
 
-@compiled
+@within
 def along(H, grad, step):
     """Write the step H grad and return the rise per unit of it, grad' H grad."""
     rise = 0.0
@@ -165,7 +195,7 @@ def along(H, grad, step):
     return rise
 
 
-@compiled
+@within
 def bfgs(H, s, q):
     """Update the inverse Hessian for a step s over which the gradient fell by q."""
     size = s.size
@@ -182,3 +212,39 @@ def bfgs(H, s, q):
             for r in range(size):
                 H[p, r] += (1.0 + bend / curve) * s[p] * s[r] / curve
                 H[p, r] -= (Hq[p] * s[r] + s[p] * Hq[r]) / curve
+
+
+def maximise(
+    u: Array,
+    H: Array,
+    rhos: Array,
+    prior: Whitened,
+    reference: Reference,
+    rows: Rows,
+    rates: Rates | None,
+    sites: Sites,
+    hessian: Array = NO_HESSIAN,
+) -> bool:
+    """Move u to the mode and H with it, as `search` does; whether it was found."""
+    given = rhos, prior, reference, rows, rates, sites
+    return bool(search(True, u, H, *given, SEARCH_TOLERANCE, hessian)[0])
+
+
+def evidence_at(
+    theta: Array,
+    rho: float,
+    reference: Reference,
+    rows: Rows,
+    rates: Rates | None,
+    sites: Sites,
+    tol: float = ep.TOLERANCE,
+) -> tuple[float, Array, Array, Array, bool]:
+    """What `evidence` says of these hyperparameters; the sites are changed in place."""
+    size = theta.size
+    here = Whitened(theta, np.zeros((size, size)))
+    both = Sites(sites.tau[None], sites.nu[None])
+    given = np.array([rho]), here, reference, rows, rates, both
+    _, (log_Z, grad, b, G, ok) = search(
+        False, np.zeros(size), NO_HESSIAN, *given, float(tol), NO_HESSIAN
+    )
+    return log_Z, grad, b, G, ok

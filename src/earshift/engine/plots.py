@@ -8,6 +8,7 @@ meaning, colour only helps. matplotlib loads with the first picture.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log2
 from typing import TYPE_CHECKING, Any
 
 from earshift.engine.refusal import Refusal
@@ -21,6 +22,9 @@ BEFORE = "#777777"
 OCTAVES_HZ = (125, 250, 500, 1000, 2000, 4000, 8000, 16000)
 APART = 2.0**0.06  # an answer of either kind at one place: so far to either side
 BELOW_AXES_INCHES = -0.42  # a legend: below the label of the axis
+AUDIOGRAM_INCHES = 4.6  # the width of a new one
+BESIDE_AXES_INCHES = 0.7  # of it, for the levels
+AROUND_AXES_INCHES = 1.7  # above and below an audiogram: its title, frequencies and legend
 TONES_APART = 1.0 / 40.0  # of the range, on an axis that is not logarithmic
 
 
@@ -54,6 +58,8 @@ class Line:
         ear: "right", "left" or None.
         before: of a reference, drawn in grey.
         outside: by its place in x, "above" or "below": only known to lie beyond.
+        tested: where tones were given, as values of x: these have symbols, between them is a line
+            alone. None where all are measured.
     """
 
     label: str
@@ -64,6 +70,43 @@ class Line:
     ear: str | None = None
     before: bool = False
     outside: Mapping[int, str] | None = None
+    tested: frozenset[float] | None = None
+
+    @property
+    def marked(self) -> list[int]:
+        """The places in x that have a symbol."""
+        return [k for k, x in enumerate(self.x) if self.tested is None or x in self.tested]
+
+
+@dataclass(frozen=True)
+class Words:
+    """How answers are called in a picture: their probability, yes and no."""
+
+    p: str
+    yes: str
+    no: str
+
+
+HEARD = Words("P(heard)", "heard", "not heard")
+SAID_YES = Words("P(yes)", "yes", "no")  # on other axes than a tone's there is nothing to hear
+CORRECT = Words("P(correct)", "correct", "wrong")
+CHOICE = 0.2  # guess rate from which on it is a choice among alternatives, and no false alarms
+
+
+def words_of(of_tones: bool, guess: float) -> Words:
+    """The words for answers to tones, to yes-or-no questions and to a forced choice."""
+    if guess >= CHOICE:
+        return CORRECT
+    return HEARD if of_tones else SAID_YES
+
+
+def label_of(name: str, unit: str) -> str:
+    """An axis of a domain in words: gap_ms in ms is "gap (ms)"."""
+    known = {"frequency_hz": "frequency", "level_db_hl": "level"}
+    words = name.split("_")
+    if len(words) > 1 and words[-1].lower() == unit.lower():
+        words.pop()
+    return f"{known.get(name, ' '.join(words))} ({unit})"
 
 
 @dataclass(frozen=True)
@@ -93,42 +136,50 @@ def on(ax: "Axes | None", width: float = 5.0, height: float = 5.0) -> "Axes":
     return ax
 
 
+def on_audiogram(ax: "Axes | None", frequency: Scale, level: Scale) -> "Axes":
+    """The same for an audiogram: the figure is as high as its axes and their legend need."""
+    octave = (AUDIOGRAM_INCHES - BESIDE_AXES_INCHES) / (log2(frequency.high / frequency.low) + 1)
+    height = octave * (level.high - level.low + 10) / 20
+    return on(ax, AUDIOGRAM_INCHES, height + AROUND_AXES_INCHES)
+
+
 def audiogram(
-    ax: "Axes",
+    ax: "Axes | None",
     lines: Sequence[Line],
     answers: Sequence[Answer] = (),
     *,
     frequency: Scale,
     level: Scale,
+    words: Words = HEARD,
 ) -> "Axes":
     """Thresholds over frequency, with the tones that were answered."""
+    ax = on_audiogram(ax, frequency, level)
     audiogram_axes(ax, frequency, level)
-    return _thresholds(ax, lines, answers)
+    return _thresholds(ax, lines, answers, words)
 
 
 def thresholds(
-    ax: "Axes", lines: Sequence[Line], answers: Sequence[Answer], *, place: Scale, level: Scale
+    ax: "Axes",
+    lines: Sequence[Line],
+    answers: Sequence[Answer],
+    *,
+    place: Scale,
+    level: Scale,
+    words: Words,
 ) -> "Axes":
     """Thresholds along one axis of another kind than a tone's."""
     _scaled(ax, place)
-    if level.logarithmic:
-        from matplotlib.ticker import ScalarFormatter
-
-        ax.set_yscale("log", base=2)
-        ax.set_ylim(level.low / 2**0.25, level.high * 2**0.25)
-        ax.yaxis.set_major_formatter(ScalarFormatter())
-    else:
-        gap = 0.05 * (level.high - level.low)
-        ax.set_ylim(level.low - gap, level.high + gap)
-    ax.set_ylabel(level.label)
+    _up(ax, level)
     _grid(ax)
-    return _thresholds(ax, lines, answers)
+    return _thresholds(ax, lines, answers, words)
 
 
-def _thresholds(ax: "Axes", lines: Sequence[Line], answers: Sequence[Answer]) -> "Axes":
+def _thresholds(
+    ax: "Axes", lines: Sequence[Line], answers: Sequence[Answer], words: Words
+) -> "Axes":
     for line in lines:
         _draw(ax, line)
-    _draw_answers(ax, answers)
+    _draw_answers(ax, answers, words)
     _legend(ax)
     return ax
 
@@ -167,6 +218,19 @@ def _scaled(ax: "Axes", scale: Scale) -> None:
     ax.set_xlabel(scale.label)
 
 
+def _up(ax: "Axes", scale: Scale) -> None:
+    if scale.logarithmic:
+        from matplotlib.ticker import ScalarFormatter
+
+        ax.set_yscale("log", base=2)
+        ax.set_ylim(scale.low / 2**0.25, scale.high * 2**0.25)
+        ax.yaxis.set_major_formatter(ScalarFormatter())
+    else:
+        gap = 0.05 * (scale.high - scale.low)
+        ax.set_ylim(scale.low - gap, scale.high + gap)
+    ax.set_ylabel(scale.label)
+
+
 def _grid(ax: "Axes") -> None:
     ax.grid(color="#dddddd", linewidth=0.6)
     ax.set_axisbelow(True)
@@ -182,7 +246,8 @@ def _draw(ax: "Axes", line: Line) -> None:
         line.x,
         line.y,
         linestyle="--" if line.before else "-",
-        marker=MARKERS[line.ear],
+        marker=MARKERS[line.ear] if line.marked else None,
+        markevery=line.marked or None,
         color=colour,
         markerfacecolor="none",
         markersize=7 if line.ear else 5,
@@ -213,16 +278,20 @@ def _bars(ax: "Axes", line: Line, colour: str, **looks: Any) -> None:
     ax.errorbar(line.x, line.y, [below, above], fmt="none", ecolor=colour, capsize=3, **looks)
 
 
-def _draw_answers(ax: "Axes", answers: Sequence[Answer], clip: bool = True) -> None:
-    """Tones by their answer; a place that was asked several times says how often."""
+def _draw_answers(ax: "Axes", answers: Sequence[Answer], words: Words) -> None:
+    """Tones by their answer; a place that was asked several times says how often.
+
+    Marks of one place stand side by side: missed and heard, the right ear's and the left one's.
+    """
     counts = Counter(answers)
-    both = {(one.x, one.y, one.ear) for one in counts if one.heard}
-    both &= {(one.x, one.y, one.ear) for one in counts if not one.heard}
-    for heard, marker, words in ((True, "^", "heard"), (False, "v", "not heard")):
+    at: dict[tuple[float, float], list[Answer]] = {}
+    for one in sorted(counts, key=lambda one: (one.heard, one.ear == "left")):
+        at.setdefault((one.x, one.y), []).append(one)
+    for heard, marker, label in ((True, "^", words.yes), (False, "v", words.no)):
         kind = [one for one in counts if one.heard is heard]
         if not kind:
             continue
-        x = [_aside(ax, one.x, heard) if (one.x, one.y, one.ear) in both else one.x for one in kind]
+        x = [_aside(ax, one, at[one.x, one.y]) for one in kind]
         colours = [COLOURS[one.ear] for one in kind]
         ax.scatter(
             x,
@@ -232,9 +301,8 @@ def _draw_answers(ax: "Axes", answers: Sequence[Answer], clip: bool = True) -> N
             facecolors=colours if heard else "white",
             edgecolors=colours,
             linewidths=0.9,
-            label=words,
+            label=label,
             zorder=3,
-            clip_on=clip,
         )
         for place, one in zip(x, kind, strict=True):
             if counts[one] > 1:
@@ -250,12 +318,13 @@ def _draw_answers(ax: "Axes", answers: Sequence[Answer], clip: bool = True) -> N
                 )
 
 
-def _aside(ax: "Axes", x: float, heard: bool) -> float:
+def _aside(ax: "Axes", one: Answer, there: Sequence[Answer]) -> float:
+    """Where one of the marks of a place is drawn."""
+    steps = 2 * there.index(one) - (len(there) - 1)
     if ax.get_xscale() == "log":
-        return x * APART if heard else x / APART
+        return one.x * float(APART**steps)
     low, high = ax.get_xlim()
-    step = TONES_APART * (high - low)
-    return x + step if heard else x - step
+    return one.x + steps * TONES_APART * (high - low)
 
 
 def _legend(ax: "Axes") -> None:
@@ -295,6 +364,8 @@ def shifts(
     else:
         _scaled(ax, place)
         _grid(ax)
+        if not place.label:  # one function alone: there is nothing to tell places apart by
+            ax.set_xticks([])
     ax.set_ylabel(label)
     ax.axhline(0.0, color="#555555", linewidth=0.9)
     for number, line in enumerate(lines):
@@ -317,12 +388,13 @@ def shifts(
                     markersize=7,
                     markeredgewidth=1.5,
                     alpha=1.0 if known else 0.35,
-                    label=line.label if known else f"{line.label}, beyond what can be played",
+                    label=line.label if known else f"{line.label}, beyond the levels",
                 )
     for f in unknown:
         ax.axvspan(f / 2**0.12, f * 2**0.12, color="#dddddd", zorder=0, label="not determinable")
-    edges = [v for line in lines for v in (*line.low, *line.high)] or [0.0]
-    low, high = min(-10.0, *edges) if of_tones else min(edges), max(*edges, 10.0 * of_tones)
+    edges = [v for line in lines for v in (*line.low, *line.high)]
+    least = 10.0 if of_tones else 0.0  # no change is always in the picture
+    low, high = min(-least, *edges), max(least, *edges)
     gap = 0.08 * (high - low)
     ends = (low - gap, high + gap)
     ax.set_ylim(*(reversed(ends) if of_tones else ends))
@@ -337,25 +409,35 @@ def _plain_ticks() -> Any:
 
 
 def probability(
-    ax: "Axes", trails: Mapping[str | None, Sequence[tuple[int, float, bool]]], *, label: str
+    ax: "Axes",
+    trails: Mapping[str | None, Sequence[tuple[int, float, bool]]],
+    count: str,
+    *,
+    label: str,
+    words: Words = HEARD,
 ) -> "Axes":
-    """A probability after each tone, (number, P, heard), for each ear."""
+    """A probability after each of the `count`ed tones or trials, (number, P, heard), by the ear."""
     most = 1
     for ear, points in trails.items():
         numbers = [number for number, _, _ in points]
         most = max([most, *numbers])
         whose = f"{ear} ear" if ear else None
         ax.plot(numbers, [p for _, p, _ in points], color=COLOURS[ear], linewidth=1.2, label=whose)
-        _draw_answers(ax, [Answer(n, p, heard, ear) for n, p, heard in points if n])
+        _draw_answers(ax, [Answer(n, p, heard, ear) for n, p, heard in points if n], words)
     ax.axhline(0.5, color="#bbbbbb", linewidth=0.8, zorder=0)
     ax.set_xlim(-0.5, most + 0.5)
     ax.set_ylim(-0.04, 1.04)
     ax.xaxis.set_major_locator(_plain_ticks())
-    ax.set_xlabel("tones")
+    ax.set_xlabel(count)
     ax.set_ylabel(label)
     _grid(ax)
     _legend(ax)
     return ax
+
+
+def half_way(guess: float, lapse: float) -> float:
+    """P(heard) at threshold: half of the way from the guess rate to 1 - lapse rate."""
+    return guess + 0.5 * (1.0 - guess - lapse)
 
 
 def psychometric(
@@ -366,6 +448,7 @@ def psychometric(
     threshold: tuple[float, float, float],
     rates: tuple[float, float],
     level: Scale,
+    words: Words = HEARD,
 ) -> "Axes":
     """P(heard) over level, with the answers there: (level, heard, asked)."""
     colour = COLOURS[line.ear]
@@ -373,7 +456,7 @@ def psychometric(
     ax.fill_between(line.x, line.low, line.high, color=colour, alpha=0.16, linewidth=0)
     ax.plot(line.x, line.y, color=colour, linewidth=1.4, label=line.label)
     middle, low, high = threshold
-    half = guess + 0.5 * (1.0 - guess - lapse)
+    half = half_way(guess, lapse)
     ax.plot([low, high], [half, half], color=colour, linewidth=2.4, solid_capstyle="butt")
     ax.plot([middle], [half], marker="|", color=colour, markersize=12, label="threshold")
     if told:
@@ -388,7 +471,7 @@ def psychometric(
         )
     _scaled(ax, level)
     ax.set_ylim(-0.05, 1.05)
-    ax.set_ylabel("P(heard)")
+    ax.set_ylabel(words.p)
     _grid(ax)
     _legend(ax)
     return ax
@@ -403,24 +486,24 @@ def field(
     *,
     place: Scale,
     level: Scale,
+    threshold_p: float = 0.5,
+    words: Words = HEARD,
     of_tones: bool = True,
 ) -> "Axes":
-    """P(heard) as a heat map (places x levels), its 50 % line, and the answers."""
+    """P(heard) as a heat map (places x levels), a line at the threshold's, and the answers."""
     if of_tones:
         audiogram_axes(ax, place, level)
     else:
         _scaled(ax, place)
-        ax.set_ylabel(level.label)
     shades = ax.pcolormesh(
         places, levels, p_heard.T, vmin=0.0, vmax=1.0, cmap="cividis", shading="gouraud"
     )
-    ax.set_xlim(places[0], places[-1])
-    ends = (levels[-1], levels[0]) if of_tones else (levels[0], levels[-1])
-    ax.set_ylim(*ends)
+    if not of_tones:
+        _up(ax, level)
     ax.grid(visible=False)
-    ax.contour(places, levels, p_heard.T, levels=[0.5], colors="white", linewidths=1.4)
-    _draw_answers(ax, answers, clip=False)
-    ax.figure.colorbar(shades, ax=ax, label="P(heard)", shrink=0.8)
+    ax.contour(places, levels, p_heard.T, levels=[threshold_p], colors="white", linewidths=1.4)
+    _draw_answers(ax, answers, words)
+    ax.figure.colorbar(shades, ax=ax, label=words.p, shrink=0.8)
     _legend(ax)
     return ax
 

@@ -85,7 +85,14 @@ class Prior:
             object.__setattr__(self, name, _beta(getattr(self, name), name))
 
     def on(self, domain: Domain) -> Domain:
-        """The domain in this prior's units: thresholds around 0, slopes around 2.5."""
+        """The domain in this prior's units: thresholds around 0, slopes around 2.5.
+
+        Returns:
+            The same candidates with another origin and scale.
+
+        Raises:
+            Refusal: for another number of lengths than there are smooth axes.
+        """
         axis = domain.intensity
         origin = axis.origin if self.threshold is None else self.threshold
         scale = axis.scale if self.spread is None else SPREADS_A_STEP * self.spread
@@ -106,7 +113,11 @@ class Prior:
         return [length / axis.scale for length, axis in zip(given, axes, strict=True)]
 
     def in_model_units(self, domain: Domain) -> "ModelPrior":
-        """The numbers for a domain that `on` gave."""
+        """The numbers for a domain that `on` gave.
+
+        Returns:
+            The prior as the model calculates with it.
+        """
         axis = domain.intensity
         sd = THRESHOLD_SHARE * axis.span if self.threshold_sd is None else self.threshold_sd
         variation = VARIATION_SHARE * sd if self.variation is None else self.variation
@@ -122,12 +133,23 @@ class Prior:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Prior":
-        """A prior from `to_dict`'s data."""
+        """A prior from `to_dict`'s data.
+
+        Returns:
+            The prior that was written down.
+
+        Raises:
+            Refusal: for numbers that a prior cannot have.
+        """
         return cls(**data)
 
 

@@ -9,7 +9,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from earshift.engine.domain import Domain, as_domain
 from earshift.engine.ears import ear_of, tested_ears
 from earshift.engine.limits import Limits, allowed
 from earshift.engine.refusal import Refusal
-from earshift.engine.tone import Stimulus, Tone, Trial
+from earshift.engine.tone import Asked, Stimulus, Tone, Trial
 from earshift.engine.views import Viewed
 
 Array = NDArray[np.float64]
@@ -82,7 +82,12 @@ class Procedure(Viewed):
     def tell(self, tone: Tone | Stimulus, heard: object) -> None:
         """Take the answer to a tone, asked for or not. Bad input changes nothing.
 
-        Where both ears are tested the tone needs its ear.
+        Args:
+            tone: what was presented; where both ears are tested, with its ear.
+            heard: True or False (1 and 0 are taken); of a forced choice, whether it was correct.
+
+        Raises:
+            Refusal: for a tone outside the domain or an answer that is neither.
         """
         trial = Trial(self.domain.check(tone), as_heard(heard))
         self._take(trial, None if self.ears is None else ear_of(tone))
@@ -96,6 +101,12 @@ class Procedure(Viewed):
 
         What is left is as if it had never been told: the same next tone, the same numbers. Answers
         to silence and presses stay.
+
+        Returns:
+            The trial that was taken back.
+
+        Raises:
+            Refusal: where no tone has been answered yet.
         """
         if not self._trials:
             raise Refusal("there is no answer to take back: no tone has been answered yet")
@@ -111,18 +122,28 @@ class Procedure(Viewed):
     def _shown_ears(self) -> tuple[str | None, ...]:
         return self._tested
 
-    def ask(self) -> Tone:
+    def ask(self) -> Asked:
         """The tone to play next. Asking again gives the same tone until it is answered.
 
         On a domain with other axes than a tone's it is a `Stimulus` with these axes' names.
+
+        Returns:
+            A `Tone`, with its ear where both are tested; on other axes than a tone's a `Stimulus`.
+
+        Raises:
+            Refusal: where the limits leave nothing to play.
         """
         count = len(self._trials)
         if self._next is None or self._next[0] != count:
             self._next = (count, self._choose())
-        return self._next[1]
+        return cast(Asked, self._next[1])
 
     def fork(self) -> Self:
-        """Another one with the same trials; what either is told is no concern of the other's."""
+        """Another one with the same trials; what either is told is no concern of the other's.
+
+        Returns:
+            The copy.
+        """
         return copy.copy(self)
 
     @property
@@ -171,7 +192,11 @@ class Procedure(Viewed):
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """Design and trials as plain JSON data: all that is needed to go on elsewhere."""
+        """Design and trials as plain JSON data: all that is needed to go on elsewhere.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return {
             "kind": self.kind,
             "schema": SCHEMA,
@@ -188,7 +213,14 @@ class Procedure(Viewed):
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild an exam from `to_dict`'s data; it asks the same next tone.
 
-        Data that `Handler.saveAsJson` wrote are taken as well.
+        Args:
+            data: what `to_dict` gave, or what `Handler.saveAsJson` wrote.
+
+        Returns:
+            The exam or screen, with its answers.
+
+        Raises:
+            Refusal: for data of another kind.
         """
         if isinstance(data, Mapping) and "kind" not in data and "exam" in data:
             data = data["exam"]

@@ -145,7 +145,11 @@ class Protocol:
         return fixed or self.alternative == "shift"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, without the later settings where they are at their defaults."""
+        """As plain data, without the later settings where they are at their defaults.
+
+        Returns:
+            Plain values that JSON can hold.
+        """
         given = {**asdict(self), "strategy": name_of(self.strategy)}
         return {key: value for key, value in given.items() if LATER.get(key) != value}
 

@@ -126,6 +126,7 @@ class Psychometric:
         told: the answers at this very place: (intensity, heard, asked).
         ear: "right" or "left" where both are tested.
         logarithmic: whether the intensity's axis is.
+        axis: name of the intensity's axis.
     """
 
     place: tuple[tuple[str, float], ...]
@@ -142,9 +143,14 @@ class Psychometric:
     told: tuple[tuple[float, int, int], ...] = ()
     ear: str | None = None
     logarithmic: bool = False
+    axis: str = "level_db_hl"
 
     def rows(self) -> list[Row]:
-        """One row for each of threshold, slope, width, guess and lapse."""
+        """One row for each of threshold, slope, width, guess and lapse.
+
+        Returns:
+            A list of dictionaries with plain values.
+        """
         where: Row = {"ear": self.ear, **dict(self.place)}
         return [
             {**where, "parameter": name, **asdict(getattr(self, name))}
@@ -152,7 +158,11 @@ class Psychometric:
         ]
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the curve with its 95 % band and the answers there; gives the axes back."""
+        """Draw the curve with its 95 % band and the answers there; gives the axes back.
+
+        Returns:
+            The matplotlib axes that were drawn on.
+        """
         return plots.psychometric(
             plots.on(ax, 5.0, 3.8),
             plots.Line(
@@ -163,8 +173,10 @@ class Psychometric:
             threshold=(self.threshold.value, self.threshold.low, self.threshold.high),
             rates=(self.guess.value, self.lapse.value),
             level=plots.Scale(
-                f"level ({self.unit})", self.levels[0], self.levels[-1], self.logarithmic
+                plots.label_of(self.axis, self.unit),
+                self.levels[0], self.levels[-1], self.logarithmic,
             ),
+            words=plots.words_of(self.axis == "level_db_hl", self.guess.value),
         )  # fmt: skip
 
     @property
@@ -292,6 +304,7 @@ def psychometric(
         told=tuple((at, sum(all_), len(all_)) for at, all_ in sorted(by_level.items())),
         ear=ear,
         logarithmic=axis.logarithmic,
+        axis=axis.name,
     )
 
 

@@ -14,6 +14,7 @@ from earshift.engine.norms import Hyperprior, Norm
 from earshift.engine.question import levels_of
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import EARS
+from earshift.engine.views import places_of
 
 if TYPE_CHECKING:  # a field loads its compiled kernels, which not every screen needs
     from earshift.engine.field import Field
@@ -97,6 +98,15 @@ def measured_hz(reference: Reference) -> frozenset[float] | None:
     frequencies = reference.domain.smooth[0].values
     reach = limits.reach(reference.domain)
     return frozenset(f for f, levels in zip(frequencies, reach, strict=True) if levels is not None)
+
+
+def tested_at(reference: Reference) -> frozenset[float]:
+    """Where along its smooth axis a reference was measured; a population's norm nowhere."""
+    if isinstance(reference, Audiogram):
+        return frozenset({*reference.thresholds_db_hl, *reference.no_response_db_hl})
+    if isinstance(reference, Norm):
+        return frozenset()
+    return places_of(reference.trials, reference.domain, reference.ear)
 
 
 def earlier_levels(reference: Reference, field: "Field", domain: Domain) -> Array | None:

@@ -7,11 +7,12 @@ an exit code or a status, and add advice of their own: nobody has to read the se
 What was given, and which row or file is meant, are kept apart as well. `str(refusal)` names them,
 for who typed them; `sentence` does not, so that no name, code or path of the server leaves with it:
 
->>> refusal = Refusal("{exam} is of the {ear} ear", exam=7, ear=Plain("left"))
->>> str(refusal), refusal.sentence
-('exam 7 is of the left ear', 'the exam is of the left ear')
->>> str(Refusal("an ear is right or left", got="Left"))
-"an ear is right or left, got 'Left'"
+Examples:
+    >>> refusal = Refusal("{exam} is of the {ear} ear", exam=7, ear=Plain("left"))
+    >>> str(refusal), refusal.sentence
+    ('exam 7 is of the left ear', 'the exam is of the left ear')
+    >>> str(Refusal("an ear is right or left", got="Left"))
+    "an ear is right or left, got 'Left'"
 """
 
 from datetime import date
@@ -34,10 +35,30 @@ _NOTHING: Any = _Nothing()
 
 
 class Refusal(ValueError):
-    """Something that cannot be done as asked; nothing was changed.
+    """Something that cannot be done as asked; nothing was changed. Every misuse raises one.
 
-    `named` fills the places of the sentence: a number is a row's ("exam 7", or "the exam" for
-    anybody), other text is a file's or person's own. `got` is what was given instead.
+    It is a `ValueError`, so that a script may catch either.
+
+    Args:
+        sentence: what is wrong, and what was expected.
+        code: what a program decides by, such as "invalid", "not-found" or "conflict".
+        advice: what to do about it.
+        got: what was given instead.
+        **named: fills the places of the sentence: a number is a row's ("exam 7", or "the exam" for
+            anybody), other text is a file's or person's own.
+
+    Attributes:
+        code: what a program decides by.
+        sentence: what anybody may read: without what was typed, and without names.
+        advice: what to do about it; often empty.
+
+    Examples:
+        >>> from earshift import Tone
+        >>> try:
+        ...     Tone(1, 20)
+        ... except Refusal as refusal:
+        ...     print(refusal.code, "-", refusal)
+        invalid - frequency_hz must lie from 100 to 20000 Hz (not kHz), got 1
     """
 
     code = "invalid"
@@ -73,11 +94,23 @@ class Refusal(ValueError):
         return sentence
 
     def within(self, where: str, **named: object) -> Self:
-        """The same refusal, with the place it is about before its sentence."""
+        """The same refusal, with the place it is about before its sentence.
+
+        Args:
+            where: the place, such as "line 3: ".
+            **named: fills its places, as in a refusal.
+
+        Returns:
+            Another refusal of the same class.
+        """
         return self.within_as(type(self), where, **named)
 
     def within_as(self, kind: type[Kind], where: str, **named: object) -> Kind:
-        """The same as another kind of refusal."""
+        """The same as another `kind` of refusal; `where` and `named` as of `within`.
+
+        Returns:
+            A refusal of that class.
+        """
         _, (_, sentence, kept) = self.__reduce__()
         return kind(f"{where}{sentence}", **{**kept, **named})
 

@@ -49,12 +49,20 @@ class _Settings:
         return odds * factor / (1.0 + odds * factor), odds / factor / (1.0 + odds / factor)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
-        """Settings from `to_dict`'s data, of an earlier version too: what lost its meaning goes."""
+        """Settings from `to_dict`'s data, of an earlier version too: what lost its meaning goes.
+
+        Returns:
+            The settings that were written down.
+        """
         known = {field.name for field in fields(cls)}
         return cls(**{name: value for name, value in data.items() if name in known})
 

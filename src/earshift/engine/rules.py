@@ -7,7 +7,7 @@ Missing data fail safe: one criterion met is enough for "met", "not met" needs e
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import date
 from functools import cache
 from importlib import resources
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.checks import finite
+from earshift.engine.checks import decibel, finite, hertz
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import EARS
 
@@ -39,7 +39,7 @@ class Criterion:
         combine: "mean" of the shifts, or "all": every one of them.
 
     Raises:
-        Refusal: without frequencies, or with kHz for Hz.
+        Refusal: without frequencies, with kHz for Hz, or with a size outside -40 to 140 dB.
 
     Examples:
         >>> Criterion((2000, 3000, 4000), at_least_db=10).combine
@@ -53,23 +53,21 @@ class Criterion:
     def __post_init__(self) -> None:
         if isinstance(self.frequencies_hz, str) or not isinstance(self.frequencies_hz, Iterable):
             raise Refusal("a criterion needs a list of frequencies in Hz", got=self.frequencies_hz)
-        clean = tuple(finite(f, "a frequency of a criterion") for f in self.frequencies_hz)
-        if not clean or min(clean) <= 0 or len(set(clean)) != len(clean):
-            raise Refusal(
-                "a criterion needs different, positive frequencies", got=self.frequencies_hz
-            )
-        if min(clean) < 100.0 or max(clean) > 20000.0:
-            raise Refusal(
-                "a criterion has frequencies from 100 to 20000 Hz (not kHz), got "
-                f"{self.frequencies_hz!r}"
-            )
+        clean = tuple(hertz(f, "a frequency of a criterion") for f in self.frequencies_hz)
+        if not clean or len(set(clean)) != len(clean):
+            raise Refusal("a criterion needs different frequencies", got=self.frequencies_hz)
         object.__setattr__(self, "frequencies_hz", clean)
-        object.__setattr__(self, "at_least_db", finite(self.at_least_db, "at_least_db"))
+        # A rule on shifts also refuses what is not positive; limits on thresholds may be negative.
+        object.__setattr__(self, "at_least_db", decibel(self.at_least_db, "at_least_db"))
         if self.combine not in ("mean", "all"):
             raise Refusal("combine must be 'mean' or 'all'", got=self.combine)
 
     def margin(self, shift_db: Array) -> Array:
-        """How far the shifts (last axis: this criterion's frequencies) are past the criterion."""
+        """How far the shifts (last axis: this criterion's frequencies) are past the criterion.
+
+        Returns:
+            dB past the criterion, one number for each row.
+        """
         combined = shift_db.mean(axis=-1) if self.combine == "mean" else shift_db.min(axis=-1)
         return np.asarray(combined - self.at_least_db + EPSILON_DB)
 
@@ -144,7 +142,14 @@ class Rule:
         return tuple(sorted({f for c in self.criteria for f in c.frequencies_hz}))
 
     def margin(self, shift_db: Array) -> Array:
-        """dB past the rule, the best criterion counting; last axis: `frequencies_hz`."""
+        """dB past the rule, the best criterion counting; last axis: `frequencies_hz`.
+
+        Returns:
+            dB past the rule, one number for each row.
+
+        Raises:
+            Refusal: for another number of frequencies than the rule has.
+        """
         order = {f: k for k, f in enumerate(self.frequencies_hz)}
         if shift_db.shape[-1:] != (len(order),):
             raise Refusal(
@@ -157,28 +162,26 @@ class Rule:
         return np.asarray(np.max(margins, axis=0))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        data: dict[str, Any] = {
-            "name": self.name,
-            "criteria": [
-                {
-                    "frequencies_hz": list(c.frequencies_hz),
-                    "at_least_db": c.at_least_db,
-                    "combine": c.combine,
-                }
-                for c in self.criteria
-            ],
-            "text": self.text,
-            "source": self.source,
-            "verified": self.verified,
-            "confirm_by_retest": self.confirm_by_retest,
-            "age_correction": self.age_correction,
-        }
-        return {**data, "better": True} if self.better else data
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
+        data = asdict(self)
+        for one in data["criteria"]:
+            one["frequencies_hz"] = list(one["frequencies_hz"])
+        data["criteria"] = list(data["criteria"])
+        if not self.better:  # as written by versions that knew of no improvement
+            del data["better"]
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Rule":
-        """A rule from `to_dict`'s data; one on thresholds comes back as a `ThresholdRule`."""
+        """A rule from `to_dict`'s data; one on thresholds comes back as a `ThresholdRule`.
+
+        Returns:
+            The rule that was written down.
+        """
         if data.get("kind") == ThresholdRule.kind:
             cls = ThresholdRule
         criteria = tuple(
@@ -202,7 +205,7 @@ class ThresholdRule(Rule):
     Its criteria speak of thresholds in dB HL where those of a `Rule` speak of shifts: met when the
     mean (or every one) of the thresholds at these frequencies is at least so many dB HL.
 
-    >>> ThresholdRule("40 dB at 2 kHz", [Criterion((2000.0,), 40.0)])
+    Its parameters are those of `Rule`; `better` is refused.
 
     Raises:
         Refusal: without a name or criteria.
@@ -224,7 +227,11 @@ class ThresholdRule(Rule):
         """Any hearing level can be a limit."""
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return {**super().to_dict(), "kind": self.kind}
 
 

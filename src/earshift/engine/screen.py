@@ -1,7 +1,7 @@
 """`Screen`: has hearing changed from its reference? Asks the tones that answer just that."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,9 +48,6 @@ from earshift.engine.track import EarTrack, Track
 from earshift.engine.values import EARS
 from earshift.engine.verdict import PersonVerdict, Verdict
 
-if TYPE_CHECKING:  # a field loads its compiled kernels, which a rule does not need
-    from earshift.engine.field import Field
-
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 S = TypeVar("S", RuleSettings, NotchSettings)
@@ -89,18 +86,10 @@ class Screen(ScreenViews):
     large as the rule asks would need tones louder than the domain or the limits allow, or where the
     other ear might hear them. Tones that the other ear might hear are never asked.
 
-    >>> screen = Screen(reference=first, rule="osha-sts")
-    >>> while not screen.done:
-    ...     tone = screen.ask()
-    ...     screen.tell(tone, heard=listener(tone))
-    >>> print(screen.verdict())
-
     With `ears="both"` it screens both ears together, with a verdict for each and for the person.
     A decided ear gets no more tones, unless answers from the other ear reopen it; each ear has at
     most half of `max_tones`. `ask` gives tones with their ear and `tell` needs it. What
     the other ear might hear follows from its reference. `of` gives one ear's part.
-
-    >>> screen = Screen({"right": first, "left": other}, ears="both", rule="osha-sts")
 
     Args:
         reference: an earlier `Exam`, an `Audiogram` or a `Norm`; of both ears, a mapping of
@@ -134,10 +123,20 @@ class Screen(ScreenViews):
 
     Examples:
         >>> import earshift as es
-        >>> screen = es.Screen(es.Audiogram({1000: 10, 2000: 10, 4000: 20}), seed=1)
-        >>> screen.tell(screen.ask(), heard=True)
-        >>> screen.decision
-        'inconclusive'
+        >>> ear = {500: 10, 1000: 10, 2000: 10, 3000: 15, 4000: 20, 6000: 25}  # dB HL
+        >>> listener = es.Listener(ear, seed=1)
+        >>> screen = es.Screen(es.Audiogram(ear), rule="osha-sts", seed=1)
+        >>> while not screen.done:
+        ...     tone = screen.ask()
+        ...     screen.tell(tone, heard=listener(tone))
+        >>> screen.verdict().decision
+        'unchanged'
+
+        Both ears:
+
+        >>> references = {"right": es.Audiogram(ear), "left": es.Audiogram(ear)}
+        >>> es.Screen(references, ears="both", rule="osha-sts").ask().ear
+        'right'
     """
 
     kind = "screen"
@@ -291,7 +290,11 @@ class Screen(ScreenViews):
                 self._tracks[ear].tie(self._tracks[the_other(ear)], self.p_same_change)
 
     def fork(self) -> Self:
-        """An independent copy with the same trials."""
+        """An independent copy with the same trials.
+
+        Returns:
+            The copy.
+        """
         other = super().fork()
         other._tracks = {ear: track.fork() for ear, track in self._tracks.items()}
         other._tie()
@@ -302,43 +305,13 @@ class Screen(ScreenViews):
         """Of both ears: the probability that both changed alike, or neither did."""
         return self.p_same_change
 
-    def of(self, ear: str) -> Track:
-        """One ear's part of a screen of both."""
-        if self.ears is None:
-            raise Refusal(f"this screen is of one ear: there is no {ear!r} ear to speak of")
-        if ear not in EARS:
-            raise Refusal("ear must be 'right' or 'left'", got=ear)
-        return self._tracks[ear]
-
-    def _track(self, ear: str | None = None) -> Track:
-        """The part that is spoken of: the only one, or the named ear's."""
-        if ear is not None:
-            return self.of(ear)
-        if self.ears is not None:
-            raise Refusal("this screen is of both ears: say which, such as screen.of('right')")
-        return self._tracks[None]
-
-    @property
-    def reference_field(self) -> "Field":
-        """The reference of a screen of one ear, as a field; of a screen without a rule."""
-        return self._track().reference_field
-
-    def reference_thresholds(
-        self, frequencies_hz: Sequence[float], *, ear: str | None = None
-    ) -> list[Threshold]:
-        """The thresholds of the reference with their intervals, as a rule's screen sees it.
-
-        Empty where there is no reference. `ear` is for a screen of both ears.
-        """
-        return self._track(ear).reference_thresholds(frequencies_hz)
-
     def _take(self, trial: Trial, ear: str | None) -> None:
         super()._take(trial, ear)
         for tested, track in self._tracks.items():
             track.take(trial, tested == ear)
 
     def tell_catch(self, heard: object) -> None:
-        """Take the answer to a silent trial: it says how reliable the others are, of both ears."""
+        """Take what was `heard` in a silent trial: it says how reliable the others are."""
         self._catch_responses = (*self._catch_responses, as_heard(heard))
         for track in self._tracks.values():
             track.catch_responses = self._catch_responses
@@ -356,35 +329,6 @@ class Screen(ScreenViews):
         self._heard_silence()
 
     @property
-    def state(self) -> Any:
-        """What all trials so far say, in a screen of one ear: a posterior of fields or persons."""
-        return self._track().posterior
-
-    @property
-    def log_bf(self) -> float:
-        """Log Bayes factor, in nats: log evidence of changed over unchanged; of one ear."""
-        return self._track().log_bf
-
-    @property
-    def e_value(self) -> float | None:
-        """Anytime-valid factor for change, in a screen of one ear by a protocol; else None.
-
-        The product of M_g's over M_f's probability of every answer, each said before it came. For
-        an ear that answers as the reference's field does, the chance that it ever reaches 100 is
-        at most 1 %, whatever tones were chosen and whenever one stops (method.md).
-        """
-        return self._track().e_value
-
-    @property
-    def e_value_same(self) -> float | None:
-        """The same for "unchanged", on average over changed ears; None where that does not hold.
-
-        It holds where M_g is one model fixed before the first tone: `best`, and a protocol with
-        theta_g "fixed" and rho_weights "posterior".
-        """
-        return self._track().e_value_same
-
-    @property
     def p_changed(self) -> float:
         """Posterior probability of change; under a rule, that it is met; else of a notch.
 
@@ -394,10 +338,6 @@ class Screen(ScreenViews):
         if self.ears is None:
             return self._track().p_changed
         return ByEar({ear: self._tracks[ear].p_changed for ear in EARS})
-
-    def p_changed_after(self, tones: int) -> float:
-        """What `p_changed` was after the first `tones` tones, in a screen of one ear."""
-        return self._track().p_changed_after(tones)
 
     @property
     def decisions(self) -> dict[str, str]:
@@ -432,6 +372,9 @@ class Screen(ScreenViews):
 
         Of both ears, the right ear's places x levels, then the left one's: what a tone says about
         its own ear's question. An ear that is decided scores nothing while the other is open.
+
+        Returns:
+            An array of places x levels.
         """
         if self.ears is None:
             return self._track().scores()
@@ -453,8 +396,15 @@ class Screen(ScreenViews):
     def verdict(self, frequencies_hz: Sequence[Location] | None = None) -> Verdict:
         """What the screen says now, with the shift in dB at each frequency.
 
-        On other axes than a tone's the places are given as for `thresholds`, and each shift is a
-        `PlaceShift`. Of both ears it is a `PersonVerdict`.
+        `frequencies_hz` are in Hz, by default the usual ones. On other axes than a tone's they are
+        places as for `Exam.thresholds`, and each shift is a `PlaceShift`. Of both ears it is a
+        `PersonVerdict`.
+
+        Returns:
+            A `Verdict`; of both ears a `PersonVerdict`.
+
+        Raises:
+            Refusal: for frequencies outside the domain.
         """
         return self._verdict(frequencies_hz, 0)
 
@@ -466,21 +416,31 @@ class Screen(ScreenViews):
         return PersonVerdict(decision, len(self._trials), *each)
 
     def verdicts(self, frequencies_hz: Sequence[Location] | None = None) -> dict[str, Verdict]:
-        """What the screen says of each of its rules, by the rule's name; of a notch, by "notch"."""
+        """What the screen says of each of its rules, by the rule's name; of a notch, by "notch".
+
+        `frequencies_hz` as of `verdict`.
+
+        Returns:
+            A `Verdict` by the name of each rule; of both ears a `PersonVerdict`.
+
+        Raises:
+            Refusal: for frequencies outside the domain.
+        """
         names = [rule.name for rule in self.rules] or [self.hypotheses or self.protocol.name]
         return {name: self._verdict(frequencies_hz, k) for k, name in enumerate(names)}
-
-    @property
-    def reliability(self) -> str:
-        """good, fair or poor, in a screen of one ear: how far the answers can be trusted."""
-        return self._track().reliability
 
     def thresholds(
         self, frequencies_hz: Sequence[Location] | None = None, *, ear: str | None = None
     ) -> list[Threshold]:
         """The ear's thresholds now, changed and unchanged weighed by their probability.
 
-        `ear` is for a screen of both ears.
+        `frequencies_hz` as of `verdict`; `ear` is for a screen of both ears.
+
+        Returns:
+            A `Threshold` for each frequency; on other axes a `PlaceThreshold`.
+
+        Raises:
+            Refusal: for frequencies outside the domain, or an ear that is none.
         """
         return self._track(ear).thresholds(frequencies_hz)
 
@@ -489,6 +449,9 @@ class Screen(ScreenViews):
 
         It is done after `max_tones`, 50 or 80 of both ears; after a rule or a notch, as a clinical
         exam is, also when every threshold is known well enough.
+
+        Returns:
+            The exam, which has been told all answers of this screen.
         """
         common: dict[str, Any] = {
             "ears": self.ears,
@@ -539,7 +502,11 @@ class Screen(ScreenViews):
         return {**design, "reference": self._reference_data[None]}
 
     def to_dict(self) -> dict[str, Any]:
-        """Design and trials as plain JSON data: all that is needed to go on elsewhere."""
+        """Design and trials as plain JSON data: all that is needed to go on elsewhere.
+
+        Returns:
+            Plain values that JSON can hold; `from_dict` reads them back.
+        """
         return {
             **super().to_dict(),
             "catches": list(self._catch_responses),

@@ -1,12 +1,14 @@
-"""What a screen shows of itself: its trials with P(change), its reference, the way to a verdict."""
+"""What a screen shows of itself: evidence, trials with P(change), reference, way to a verdict."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from earshift.engine import plots
 from earshift.engine.ears import the_other
 from earshift.engine.procedure import FIT, Procedure
+from earshift.engine.reference import reference_from_dict, tested_at
+from earshift.engine.refusal import Refusal
 from earshift.engine.tables import Row, html
 from earshift.engine.thresholds import (
     SAMPLES,
@@ -26,12 +28,97 @@ from earshift.engine.views import line_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from earshift.engine.field import Field  # it loads its compiled kernels, which a rule needs not
+
 
 class ScreenViews(Procedure):
     """What a `Screen` shows; see there."""
 
     p_same_change: float
     _tracks: dict[str | None, Track]
+    _reference_data: dict[str | None, dict[str, Any] | None]
+
+    def of(self, ear: str) -> Track:
+        """One ear's part of a screen of both; `ear` is "right" or "left".
+
+        Returns:
+            What the screen knows of that ear: `decision`, `p_changed`, `thresholds` and more.
+
+        Raises:
+            Refusal: for an ear that is none, or a screen of one ear.
+        """
+        if self.ears is None:
+            raise Refusal(f"this screen is of one ear: there is no {ear!r} ear to speak of")
+        if ear not in EARS:
+            raise Refusal("ear must be 'right' or 'left'", got=ear)
+        return self._tracks[ear]
+
+    def _track(self, ear: str | None = None) -> Track:
+        """The part that is spoken of: the only one, or the named ear's."""
+        if ear is not None:
+            return self.of(ear)
+        if self.ears is not None:
+            raise Refusal("this screen is of both ears: say which, such as screen.of('right')")
+        return self._tracks[None]
+
+    @property
+    def reference_field(self) -> "Field":
+        """The reference of a screen of one ear, as a field; of a screen without a rule."""
+        return self._track().reference_field
+
+    def reference_thresholds(
+        self, frequencies_hz: Sequence[float], *, ear: str | None = None
+    ) -> list[Threshold]:
+        """The thresholds of the reference with their intervals, as a rule's screen sees it.
+
+        Empty where there is no reference. `frequencies_hz` are in Hz; `ear` is for both ears.
+
+        Returns:
+            A `Threshold` for each frequency.
+        """
+        return self._track(ear).reference_thresholds(frequencies_hz)
+
+    @property
+    def state(self) -> Any:
+        """What all trials so far say, in a screen of one ear: a posterior of fields or persons."""
+        return self._track().posterior
+
+    @property
+    def log_bf(self) -> float:
+        """Log Bayes factor, in nats: log evidence of changed over unchanged; of one ear."""
+        return self._track().log_bf
+
+    @property
+    def e_value(self) -> float | None:
+        """Anytime-valid factor for change, in a screen of one ear by a protocol; else None.
+
+        The product of M_g's over M_f's probability of every answer, each said before it came. For
+        an ear that answers as the reference's field does, the chance that it ever reaches 100 is
+        at most 1 %, whatever tones were chosen and whenever one stops (method.md).
+        """
+        return self._track().e_value
+
+    @property
+    def e_value_same(self) -> float | None:
+        """The same for "unchanged", on average over changed ears; None where that does not hold.
+
+        It holds where M_g is one model fixed before the first tone: `best`, and a protocol with
+        theta_g "fixed" and rho_weights "posterior".
+        """
+        return self._track().e_value_same
+
+    def p_changed_after(self, tones: int) -> float:
+        """What `p_changed` was after the first `tones` tones, in a screen of one ear.
+
+        Returns:
+            A probability.
+        """
+        return self._track().p_changed_after(tones)
+
+    @property
+    def reliability(self) -> str:
+        """As a verdict's, in a screen of one ear: how far the answers can be trusted."""
+        return self._track().reliability
 
     @abstractmethod
     def verdict(self, frequencies_hz: Sequence[Location] | None = None) -> Verdict:
@@ -69,7 +156,11 @@ class ScreenViews(Procedure):
     def plot_p_changed(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the probability of change after each tone; gives the axes back.
 
-        Under a rule that it is met, of a notch that there is one; of both ears, each one's.
+        Under a rule that it is met, of a notch that there is one; of both ears, each one's. Drawn
+        on `ax`, by default on new axes.
+
+        Returns:
+            The matplotlib axes that were drawn on.
         """
         first = {ear: track.p_changed_after(0) for ear, track in self._tracks.items()}
         trails: dict[str | None, list[tuple[int, float, bool]]] = {
@@ -78,7 +169,9 @@ class ScreenViews(Procedure):
         for number, (trial, p) in enumerate(zip(self._trials, self._trail(), strict=True), start=1):
             ear = None if self.ears is None else trial.tone.ear
             trails[ear].append((number, p, trial.heard))
-        return plots.probability(plots.on(ax, 5.4, 3.8), trails, label=self._asked_words)
+        count = "tones" if self.domain.of_tones else "trials"
+        on = plots.on(ax, 5.4, 3.8)
+        return plots.probability(on, trails, count, label=self._asked_words, words=self._words)
 
     @property
     def _asked_words(self) -> str:
@@ -99,10 +192,14 @@ class ScreenViews(Procedure):
     ) -> "Axes":
         """Draw the thresholds now and before with their 95 % intervals, and the tones.
 
-        See `Exam.plot`; the reference is grey and dashed, and the title says the decision.
+        `ax`, `frequencies_hz` and `ear` are those of `Exam.plot`. The reference is grey and dashed,
+        and the title says the decision.
+
+        Returns:
+            The matplotlib axes that were drawn on.
         """
         drawn = super().plot(ax, frequencies_hz=frequencies_hz, ear=ear)
-        tested = [ear] if ear is not None else list(self._tracks)
+        tested = [ear] if ear in self._tracks else list(self._tracks)
         said = [(one, self._tracks[one]) for one in tested]
         words = [
             f"{f'{one}: ' if one else ''}{track.decision} (P = {track.p_changed:.3f})"
@@ -111,13 +208,16 @@ class ScreenViews(Procedure):
         drawn.set_title("\n".join(words), fontsize=10)
         return drawn
 
-    def _lines(self, where: Sequence[Location], ear: str | None) -> list[plots.Line]:
-        whose = f"{ear} ear" if ear else "now"
-        lines = [line_of(self.thresholds(where, ear=ear), f"{whose} (95 % band)", ear)]
-        before = self._before(where, ear)
-        if before:
-            label = f"{ear} ear, reference" if ear else "reference (95 % band)"
-            lines.insert(0, line_of(before, label, ear, before=True))
+    def _lines(
+        self, where: Sequence[Location], ear: str | None, shown: str | None
+    ) -> list[plots.Line]:
+        now = f"{shown} ear (95 % band)" if shown else "now (95 % band)"
+        lines = [line_of(self.thresholds(where, ear=ear), now, shown, self._tested_at(ear))]
+        before, stored = self._before(where, ear), self._reference_data[ear]
+        if before and stored is not None:
+            label = f"{shown} ear, reference" if shown else "reference (95 % band)"
+            tested = tested_at(reference_from_dict(stored))
+            lines.insert(0, line_of(before, label, shown, tested, before=True))
         return lines
 
     def _before(self, where: Sequence[Location], ear: str | None) -> list[Threshold]:

@@ -23,13 +23,14 @@ from numpy.typing import NDArray
 
 from earshift.engine import ep
 from earshift.engine.answers import Answers
-from earshift.engine.compiled import compiled
+from earshift.engine.compiled import compiled, compiling
 from earshift.engine.evidence import Rates
 from earshift.engine.field import Field, add_p_heard, conditioned, moments_on_grid
 from earshift.engine.thresholds import SMALLEST_SLOPE, positive_slope_samples, threshold
 
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
 
 MOST_DOUBTFUL = 0.01  # weight of components without a fixed point that is not worth a word
@@ -101,43 +102,40 @@ def misfit_covariance(a, b, middle, sd, length, tilt):
     return out
 
 
-@compiled
-def fit_components(means, S, kind, log_prior, ib, x, y, guess, lapse):
+def fit_components(
+    means: Array, S: Array, kind: Ints, log_prior: Array, answers: Answers, rates: Rates
+) -> tuple[Array, Array, Array, Flags]:
     """EP for every component: prior mean means[c], covariance S[kind[c]], log weight log_prior[c].
 
     With lapses EP may not settle (see `ep.run_always`). What such a component is worth is first
     estimated by taking its answers in once; it is worked out where that might matter.
     """
     n_parts, d = means.shape
-    n = x.size
+    n = answers.count
     log_Z = np.empty(n_parts)
     bs = np.empty((n_parts, d))
     Gs = np.empty((n_parts, d, d))
     ok = np.empty(n_parts, np.bool_)
-    ia = np.zeros(n, np.int64)
-    none = np.zeros(n)
-    lapses = guess > 0.0 or lapse > 0.0
+    rows = (
+        np.zeros(n, np.int64), answers.place + 1, answers.intensity, answers.answer,
+        answers.gauss_tau, *rates,
+    )  # fmt: skip
+    lapses = max(rates) > 0.0
+    haste = ep.HASTY if lapses else ep.PATIENT
     for c in range(n_parts):
         log_Z[c], bs[c], Gs[c], ok[c] = ep.settle(
-            means[c], S[kind[c]], ia, ib, x, y, none, guess, lapse,
-            np.zeros(n), np.zeros(n), ep.TOLERANCE, 1 if lapses else 3,
-            ep.HASTY if lapses else ep.PATIENT,
-        )  # fmt: skip
-        if not ok[c]:
-            log_Z[c] = -np.inf
+            means[c], S[kind[c]], *rows, np.zeros(n), np.zeros(n), ep.TOLERANCE, haste
+        )
+    log_Z[~ok] = -np.inf
     if lapses and not ok.all():
         open_ones = np.flatnonzero(~ok)
         for j in open_ones:
-            order = ep.by_surprise(means[j], S[kind[j]], ia, ib, x, y, guess, lapse)
-            log_Z[j], bs[j], Gs[j] = ep.take_once(
-                means[j], S[kind[j]], ia, ib, x, y, none, guess, lapse, order
-            )
+            log_Z[j], bs[j], Gs[j] = ep.take_once(means[j], S[kind[j]], *rows)
         least = (log_Z + log_prior).max() - NEGLIGIBLE
         for j in open_ones:
             if log_Z[j] + log_prior[j] > least:
-                order = ep.by_surprise(means[j], S[kind[j]], ia, ib, x, y, guess, lapse)
                 log_Z[j], bs[j], Gs[j], ok[j] = ep.take_apart(
-                    means[j], S[kind[j]], ia, ib, x, y, none, guess, lapse, order, ep.TOLERANCE
+                    means[j], S[kind[j]], *rows, ep.TOLERANCE
                 )
     return log_Z, bs, Gs, ok
 
@@ -283,10 +281,10 @@ def shifted(reference: Field, answers: Answers, prior: ShiftPrior) -> Shifted:
         S[number, 1:, 1:] += k**2 * misfit_covariance(
             used, used, prior.middle, kind.sd, kind.length, kind.tilt
         )
-    with ep.compiling("screen"):
+    with compiling("screen"):
         log_Z, bs, Gs, ok = fit_components(
-            moved(mean, prior.sizes, k), S, prior.kind, np.log(prior.weights), answers.place + 1,
-            answers.intensity, answers.answer, reference.guess, reference.lapse,
+            moved(mean, prior.sizes, k), S, prior.kind, np.log(prior.weights), answers,
+            reference.rates,
         )  # fmt: skip
     usable = np.isfinite(log_Z)
     if not usable.any():

@@ -12,7 +12,6 @@ from scipy.special import log_ndtr, ndtri_exp
 from earshift.engine.checks import finite
 from earshift.engine.domain import Domain
 from earshift.engine.refusal import Refusal
-from earshift.engine.tone import Tone
 
 Array = NDArray[np.float64]
 Location = float | tuple[float, ...]  # in the axes' units; of a tone, its frequency in Hz
@@ -48,6 +47,27 @@ class Threshold:
     high_db_hl: float
     censored: str | None = None
     cross_hearing: bool = False
+
+    # The names of a `PlaceThreshold`, so that a program can read either.
+    @property
+    def place(self) -> tuple[tuple[str, float], ...]:
+        """Its frequency by name: (("frequency_hz", 1000.0),)."""
+        return (("frequency_hz", self.frequency_hz),)
+
+    @property
+    def level(self) -> float:
+        """The same as `level_db_hl`."""
+        return self.level_db_hl
+
+    @property
+    def low(self) -> float:
+        """The same as `low_db_hl`."""
+        return self.low_db_hl
+
+    @property
+    def high(self) -> float:
+        """The same as `high_db_hl`."""
+        return self.high_db_hl
 
 
 @dataclass(frozen=True)
@@ -91,6 +111,10 @@ def locations_of(
     locations = []
     for location in wanted:
         given = (location,) if isinstance(location, int | float | np.number) else tuple(location)
+        if not axes and given:
+            raise Refusal(
+                "this domain has a single psychometric function: leave the place out", got=location
+            )
         if len(given) != len(axes):
             names = ", ".join(axis.name for axis in axes)
             raise Refusal(f"a place of this domain has a value for {names}", got=location)
@@ -109,7 +133,9 @@ def frequencies_of(domain: Domain, wanted: Sequence[Location] | None) -> tuple[A
     if wanted is None:
         low, high = axis.values[0], axis.values[-1]
         wanted = [f for f in AUDIOMETRIC_HZ if low <= f <= high]
-    checked = [axis.check(Tone(cast(float, f), 0.0).frequency_hz) for f in wanted]
+    if () in wanted:
+        raise Refusal("say at which frequency, in Hz: there is one psychometric function for each")
+    checked = [axis.check(finite(f, "frequency_hz")) for f in wanted]
     if not checked:
         raise Refusal("thresholds need at least one frequency")
     return np.array(checked), np.array([[axis.to_model(f)] for f in checked])

@@ -29,7 +29,14 @@ from earshift.engine.thresholds import (
     thresholds_from_samples,
 )
 from earshift.engine.tone import Trial
-from earshift.engine.verdict import FAIR_PRESSES, PlaceShift, Shift, Verdict, reliability
+from earshift.engine.verdict import (
+    FAIR_PRESSES,
+    NOT_ASSESSED,
+    PlaceShift,
+    Shift,
+    Verdict,
+    reliability,
+)
 
 if TYPE_CHECKING:
     from earshift.engine.change import ChangePosterior
@@ -128,7 +135,7 @@ class Track(ABC):
     @property
     @abstractmethod
     def reliability(self) -> str:
-        """good, fair or poor: how far the answers can be trusted."""
+        """good, fair, poor or not assessed: how far the answers can be trusted."""
 
     @property
     def done(self) -> bool:
@@ -222,7 +229,8 @@ class Track(ABC):
             if domain.of_tones:
                 out.append(Shift(location[0], *sizes, bool(outside[k])))
             else:
-                there = PlaceShift(named(location, domain), *sizes, bool(outside[k]))
+                unit = "octaves" if axis.logarithmic else axis.unit
+                there = PlaceShift(named(location, domain), *sizes, bool(outside[k]), unit)
                 out.append(cast(Shift, there))
         return tuple(out)
 
@@ -333,7 +341,7 @@ class EarTrack(Track):
     def reliability(self) -> str:
         """As the answers to silence say; at best fair when the fit did not settle."""
         found = reliability(self.catch_responses, self.presses, len(self.trials))
-        return "fair" if found == "good" and not self.converged else found
+        return "fair" if found in ("good", NOT_ASSESSED) and not self.converged else found
 
     @property
     def decision(self) -> str:

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 FAIR_PRESSES, POOR_PRESSES = 2, 4  # outside every response window: from so many on
+NOT_ASSESSED = "not assessed"  # a reliability
 NOT_CONVERGED = "The calculation did not converge fully: treat the numbers with caution."
 NOTCH = "notch"  # the name of the question about a notch
 
 NOTCH_WORDS = (  # what is asked, yes, and no
     "there is a notch around 3-6 kHz", "a notch around 3-6 kHz", "no notch around 3-6 kHz",
 )  # fmt: skip
+
+UNDECIDED = {"inconclusive": "not decided"}  # else the decision's own words
 
 REASONS = {
     "evidence": "The answers are not enough to decide.",
@@ -60,6 +63,27 @@ class Shift:
     high_db: float
     censored: bool
 
+    # The names of a `PlaceShift`, so that a program can read either.
+    @property
+    def place(self) -> tuple[tuple[str, float], ...]:
+        """Its frequency by name: (("frequency_hz", 1000.0),)."""
+        return (("frequency_hz", self.frequency_hz),)
+
+    @property
+    def shift(self) -> float:
+        """The same as `shift_db`."""
+        return self.shift_db
+
+    @property
+    def low(self) -> float:
+        """The same as `low_db`."""
+        return self.low_db
+
+    @property
+    def high(self) -> float:
+        """The same as `high_db`."""
+        return self.high_db
+
 
 @dataclass(frozen=True)
 class PlaceShift:
@@ -72,6 +96,7 @@ class PlaceShift:
         low: lower end of its 95 % interval.
         high: upper end of its 95 % interval.
         censored: as for a tone's.
+        unit: of the numbers.
     """
 
     place: tuple[tuple[str, float], ...]
@@ -79,6 +104,7 @@ class PlaceShift:
     low: float
     high: float
     censored: bool
+    unit: str = ""
 
 
 OF_A_VERDICT: dict[str, type] = {
@@ -106,7 +132,8 @@ class Verdict:
         rule: name of the rule, if one was asked about.
         catch_trials: how many silent trials there were.
         false_alarms: how many of them were reported as heard.
-        reliability: "good", "fair" or "poor".
+        reliability: "good", "fair" or "poor"; "not assessed" where nothing speaks against the
+            answers and no silent trial was given.
         evidence_hz: under a rule, the frequencies in Hz that carry the decision.
         unverified: a rule that was not checked against its source says so here.
         not_determinable_hz: frequencies in Hz at which nothing can be said.
@@ -153,33 +180,73 @@ class Verdict:
     effective_size: tuple[float, ...] = ()
     amount: Amount | None = None
 
+    if TYPE_CHECKING:  # of a screen of both ears, whose verdict is a `PersonVerdict`
+
+        @property
+        def right(self) -> "Verdict": ...
+
+        @property
+        def left(self) -> "Verdict": ...
+
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """As plain data.
+
+        Returns:
+            Plain values that JSON can hold.
+        """
         return asdict(self)
 
     def rows(self) -> list[Row]:
         """One plain row for each frequency's shift, each with the decision.
 
         A verdict without shifts has one row, with nothing in their columns.
+
+        Returns:
+            A list of dictionaries with plain values.
         """
         return _rows({None: self})
 
     def to_frame(self) -> "polars.DataFrame":
-        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        """The same as a polars frame, with a type for each column; needs the extra `study`.
+
+        Returns:
+            A `polars.DataFrame` with the columns of `rows`.
+
+        Raises:
+            Refusal: without the package polars.
+        """
         return frame(self.rows(), _columns([self]))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the shift at each frequency with its 95 % interval; gives the axes back."""
+        """Draw the shift at each frequency with its 95 % interval on `ax`, or on new axes.
+
+        Returns:
+            The matplotlib axes that were drawn on.
+
+        Raises:
+            Refusal: for a verdict without shifts, or with shifts along several axes.
+        """
         return _plot({None: self}, ax)
 
     def _repr_html_(self) -> str:
-        return html(self.decision.capitalize(), [str(self), *_silence(self)], _shift_rows(self))
+        return html(self.decision.capitalize(), [str(self), _trusted(self)], _shift_rows(self))
 
     def __str__(self) -> str:
         return self.said()
 
+    def __repr__(self) -> str:
+        asked = self.rule or self.protocol
+        unit = "tones" if self._of_tones else "trials"
+        return (
+            f"<Verdict: {self.decision} ({asked}), P = {self.p_changed:.3g}, {self.tones} {unit}>"
+        )
+
     def said(self, ear: str | None = None, since: str | None = None) -> str:
-        """The verdict in one sentence, and what belongs behind it."""
+        """The verdict in one sentence (`ear`, `since`: see `sentence`), and what belongs behind.
+
+        Returns:
+            One or more sentences.
+        """
         return " ".join((self.sentence(ear, since), *self.remarks))
 
     def sentence(self, ear: str | None = None, since: str | None = None) -> str:
@@ -187,6 +254,9 @@ class Verdict:
 
         `ear` as it is tested, "right" or "left"; `since` the year or the day of the reference.
         With an ear its name stands first, else what is asked.
+
+        Returns:
+            One sentence.
         """
         found, answer = self._found(since), self._answer(since)
         if ear is None:
@@ -240,6 +310,23 @@ class Verdict:
         }[self.decision]
 
     @property
+    def _in_ear(self) -> tuple[str, str]:
+        """What was asked and what was found of it, as a sentence of both ears says them."""
+        word = "found" if self.rule is None else "met"
+        found = {
+            "changed": f"{word} in",
+            "notch": f"{word} in",
+            "unchanged": f"not {word} in",
+            "no notch": f"not {word} in",
+        }.get(self.decision, f"{UNDECIDED.get(self.decision, self.decision)} for")
+        if self.protocol == NOTCH:
+            return "a notch around 3-6 kHz was", found
+        return (
+            "a change was" if self.rule is None else f"the {rule_title(self.rule)} rule is",
+            found,
+        )
+
+    @property
     def _how_sure(self) -> str:
         unit = "tone" if self._of_tones else "trial"
         count = f"{self.tones} {unit}{'s' if self.tones != 1 else ''}"
@@ -286,20 +373,42 @@ class PersonVerdict(Verdict):
         self.__dict__.update(decision=decision, tones=tones, right=right, left=left)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data: of the person, and of either ear."""
+        """As plain data: of the person, and of either ear.
+
+        Returns:
+            Plain values that JSON can hold.
+        """
         ears = {ear: getattr(self, ear).to_dict() for ear in EARS}
         return {"decision": self.decision, "tones": self.tones, **ears}
 
     def rows(self) -> list[Row]:
-        """One plain row for each ear and frequency, each with that ear's decision."""
+        """One plain row for each ear and frequency, each with that ear's decision.
+
+        Returns:
+            A list of dictionaries with plain values.
+        """
         return _rows({"right": self.right, "left": self.left})
 
     def to_frame(self) -> "polars.DataFrame":
-        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        """The same as a polars frame, with a type for each column; needs the extra `study`.
+
+        Returns:
+            A `polars.DataFrame` with the columns of `rows`.
+
+        Raises:
+            Refusal: without the package polars.
+        """
         return frame(self.rows(), _columns([self.right, self.left]))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw both ears' shifts with their 95 % intervals; gives the axes back."""
+        """Draw both ears' shifts with their 95 % intervals on `ax`, or on new axes.
+
+        Returns:
+            The matplotlib axes that were drawn on.
+
+        Raises:
+            Refusal: for a verdict without shifts.
+        """
         return _plot({"right": self.right, "left": self.left}, ax)
 
     def _repr_html_(self) -> str:
@@ -307,16 +416,38 @@ class PersonVerdict(Verdict):
         shifts = [{"ear": ear, **row} for ear in EARS for row in _shift_rows(getattr(self, ear))]
         return html(f"{self.decision.capitalize()} (person)", said, shifts)
 
+    def __repr__(self) -> str:
+        return f"<PersonVerdict: {self.decision}, right {self.right!r}, left {self.left!r}>"
+
     def __str__(self) -> str:
         return f"{self.decision.capitalize()}, after {self.tones} tones.\n{self.said()}"
 
+    @property
+    def of_person(self) -> str:
+        """What was found in which ear, in one sentence."""
+        asked, right = self.right._in_ear
+        left = self.left._in_ear[1]
+        said = f"{right} the right ear, {left} the left ear"
+        if right == left:
+            yes = self.right.decision in ("changed", "notch")
+            said = f"{right} {'both ears' if yes else 'either ear'}"
+        return f"Person: {asked} {said} ({self.tones} tones in all)."
+
     def sentence(self, ear: str | None = None, since: str | None = None) -> str:
-        """Both ears', or that of one of them."""
+        """Both ears', or that of one `ear`; `since` is the year or the day of the reference.
+
+        Returns:
+            A line for each ear.
+        """
         ears = EARS if ear is None else (ear,)
         return "\n".join(getattr(self, one).sentence(one, since) for one in ears)
 
     def said(self, ear: str | None = None, since: str | None = None) -> str:
-        """The same, each with what belongs behind it."""
+        """The same of both or one `ear` (`since`: see `sentence`), with what belongs behind it.
+
+        Returns:
+            A line for each ear.
+        """
         ears = EARS if ear is None else (ear,)
         return "\n".join(getattr(self, one).said(one, since) for one in ears)
 
@@ -336,7 +467,7 @@ def _columns(verdicts: Sequence[Verdict]) -> dict[str, type]:
     found = [shift for verdict in verdicts for shift in verdict.shifts]
     if found and isinstance(found[0], PlaceShift):
         names = (*(name for name, _ in found[0].place), "shift", "low", "high")
-        return {**OF_A_VERDICT, **dict.fromkeys(names, float), "censored": bool}
+        return {**OF_A_VERDICT, **dict.fromkeys(names, float), "censored": bool, "unit": str}
     return {**OF_A_VERDICT, **OF_A_SHIFT}
 
 
@@ -349,11 +480,10 @@ def _rows(verdicts: dict[str | None, Verdict]) -> list[Row]:
     ]
 
 
-def _silence(verdict: Verdict) -> list[str]:
-    """What there is to say where nobody has tried how the listener answers silence."""
-    if verdict.catch_trials:
-        return []
-    return ["No silent trial was given: how the listener answers silence is not known."]
+def _trusted(verdict: Verdict) -> str:
+    """How far the answers can be trusted, as a sentence."""
+    silence = "" if verdict.catch_trials else "; no silent trial was given"
+    return f"Reliability {verdict.reliability}{silence}."
 
 
 def _plot(verdicts: dict[str | None, Verdict], ax: "Axes | None") -> "Axes":
@@ -367,47 +497,51 @@ def _plot(verdicts: dict[str | None, Verdict], ax: "Axes | None") -> "Axes":
     for ear, verdict in verdicts.items():
         rows = _shift_rows(verdict)
         tones = "frequency_hz" in rows[0]
-        if not tones and len(rows[0]) > 5:
+        if not tones and len(verdict.shifts[0].place) > 1:
             raise Refusal(
                 "shifts along several axes have no one picture",
                 advice="take rows() and draw them as you like",
             )
         where = next(iter(rows[0]))
-        unit = "_db" if tones else ""
+        where = "" if where == "shift" else where  # of one function alone: it has no place
+        in_db = "_db" if tones else ""
         lines.append(
             plots.Line(
                 f"{ear} ear, shift (95 %)" if ear else "shift (95 %)",
-                [row[where] for row in rows],
-                [row[f"shift{unit}"] for row in rows],
-                [row[f"low{unit}"] for row in rows],
-                [row[f"high{unit}"] for row in rows],
+                [row[where] if where else 0.0 for row in rows],
+                [row[f"shift{in_db}"] for row in rows],
+                [row[f"low{in_db}"] for row in rows],
+                [row[f"high{in_db}"] for row in rows],
                 ear,
                 outside={k: "above" for k, row in enumerate(rows) if row["censored"]},
             )
         )
     ends = [x for line in lines for x in line.x]
+    in_unit = f"{unit}, " if not tones and (unit := rows[0]["unit"]) else ""
     label = "frequency (Hz)" if tones else where.replace("_", " ")
     logarithmic = tones or (min(ends) > 0 and max(ends) > 10 * min(ends))
     return plots.shifts(
         plots.on(ax, 5.0, 4.0),
         lines,
         place=plots.Scale(label, min(ends), max(ends), logarithmic),
-        label="shift (dB, worse is down)" if tones else "shift (harder is up)",
+        label="shift (dB, worse is down)" if tones else f"shift ({in_unit}harder is up)",
         of_tones=tones,
         unknown=sorted({f for v in verdicts.values() for f in v.not_determinable_hz}),
     )
 
 
 def reliability(catch_responses: Sequence[bool], presses: int, tones: int) -> str:
-    """good, fair or poor: how far answers can be trusted that were also given to silence.
+    """good, fair, poor or not assessed: how far answers can be trusted, by those to silence.
 
     Poor when all silent trials were "heard", or two or more and over a third of them, and when the
     button was pressed between the tones more often than every other time. Fair when any silent
-    trial was "heard", or at some presses.
+    trial was "heard", or at some presses. Not assessed where there was no silent trial to tell.
     """
     alarms, silent = sum(catch_responses), len(catch_responses)
     if alarms and (alarms == silent or (alarms >= 2 and alarms > silent / 3)):
         return "poor"
     if presses >= POOR_PRESSES and presses > (tones + silent) / 2:
         return "poor"
-    return "fair" if alarms or presses >= FAIR_PRESSES else "good"
+    if alarms or presses >= FAIR_PRESSES:
+        return "fair"
+    return "good" if silent else NOT_ASSESSED

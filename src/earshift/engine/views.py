@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from earshift.engine import plots
 from earshift.engine.domain import Axis, Domain
+from earshift.engine.ears import trials_of
 from earshift.engine.refusal import Refusal
 from earshift.engine.tables import Row, filled, frame, html
 from earshift.engine.thresholds import Location, PlaceThreshold, Threshold
 from earshift.engine.tone import Trial
+from earshift.engine.values import EARS
 
 if TYPE_CHECKING:
     import polars
@@ -38,6 +40,7 @@ class Viewed(ABC):
     domain: Domain
     ears: str | None
     max_tones: int
+    guess: float
 
     @property
     @abstractmethod
@@ -64,13 +67,29 @@ class Viewed(ABC):
             of: "trials", one row for each answered tone in order (of a screen with `p_changed`,
                 the probability of change after it), or "thresholds", one row for each frequency
                 and ear with its 95 % interval.
+
+        Returns:
+            A list of dictionaries with plain values.
+
+        Raises:
+            Refusal: for another table than these.
         """
         columns = self._columns(of)
         found = self._trial_rows() if of == "trials" else self._threshold_rows()
         return [filled(row, columns) for row in found]
 
     def to_frame(self, of: str = "trials") -> "polars.DataFrame":
-        """The same as a polars frame, with a type for each column; needs the extra `study`."""
+        """The rows as a polars frame, with a type for each column; needs the extra `study`.
+
+        Args:
+            of: "trials" or "thresholds", as of `rows`.
+
+        Returns:
+            A `polars.DataFrame` with the columns of `rows`.
+
+        Raises:
+            Refusal: without the package polars.
+        """
         return frame(self.rows(of), self._columns(of))
 
     def _columns(self, of: str) -> dict[str, type]:
@@ -113,14 +132,25 @@ class Viewed(ABC):
         An audiogram: dB HL downwards, one octave as long as 20 dB, a red O for the right ear and a
         blue X for the left, heard tones filled, a number at tones that were asked several times. On
         another axis the thresholds along it; on two, a heat map of them; without one, the trials
-        one after the other with the threshold.
+        one after the other with the threshold. Symbols stand where tones were given; between them
+        the line says what follows from the others.
 
         Args:
             ax: matplotlib axes to draw on; by default new ones.
-            frequencies_hz: where thresholds are drawn, by default all of the domain.
-            ear: one of both ears; by default both.
+            frequencies_hz: where thresholds are drawn, by default all of the domain and all tested.
+            ear: of both ears, the one to draw (by default both); of one ear, which it is.
+
+        Returns:
+            The matplotlib axes that were drawn on.
+
+        Raises:
+            Refusal: for axes that are none, an unknown ear, or more than two smooth axes.
         """
-        ears = self._shown_ears if ear is None else (ear,)
+        if ear is not None and not self.domain.of_tones:
+            raise Refusal(f"stimuli that are no tones have no ear: leave out ear={ear!r}")
+        if ear is not None and ear not in EARS:
+            raise Refusal("ear must be 'right' or 'left'", got=ear)
+        ears = self._shown_ears if ear is None or self.ears is None else (ear,)
         axes = self.domain.smooth
         if len(axes) > 2:
             raise Refusal(
@@ -131,19 +161,36 @@ class Viewed(ABC):
             return self._surface(plots.on(ax, 5.6, 4.4))
         if not axes:
             return self._track_of_trials(plots.on(ax, 5.6, 4.0))
-        where = axes[0].values if frequencies_hz is None else frequencies_hz
-        lines = [line for one in ears for line in self._lines(where, one)]
-        answers = self._drawn_answers(ears)
+        where = self._drawn_places(ears) if frequencies_hz is None else frequencies_hz
+        lines = [line for one in ears for line in self._lines(where, one, one or ear)]
+        answers = [replace(one, ear=one.ear or ear) for one in self._drawn_answers(ears)]
         if self.domain.of_tones:
             scales = {"frequency": scale_of(axes[0]), "level": scale_of(self.domain.intensity)}
-            return plots.audiogram(plots.on(ax, 4.6, 6.4), lines, answers, **scales)
+            return plots.audiogram(ax, lines, answers, **scales, words=self._words)
         scales = {"place": scale_of(axes[0]), "level": scale_of(self.domain.intensity)}
-        return plots.thresholds(plots.on(ax, 5.6, 4.4), lines, answers, **scales)
+        on = plots.on(ax, 5.6, 4.4)
+        return plots.thresholds(on, lines, answers, **scales, words=self._words)
 
-    def _lines(self, where: Sequence[Location], ear: str | None) -> list[plots.Line]:
-        """What is drawn of an ear besides its answers."""
-        label = f"{ear} ear (95 % band)" if ear else "threshold (95 % band)"
-        return [line_of(self.thresholds(where, ear=ear), label, ear)]
+    @property
+    def _words(self) -> plots.Words:
+        """How a picture calls the answers."""
+        return plots.words_of(self.domain.of_tones, self.guess)
+
+    def _lines(
+        self, where: Sequence[Location], ear: str | None, shown: str | None
+    ) -> list[plots.Line]:
+        """What is drawn of an ear besides its answers; of the only one (None) as `shown` says."""
+        label = f"{shown} ear (95 % band)" if shown else "threshold (95 % band)"
+        return [line_of(self.thresholds(where, ear=ear), label, shown, self._tested_at(ear))]
+
+    def _tested_at(self, ear: str | None) -> frozenset[float]:
+        """Where along the smooth axis this ear was given tones."""
+        return places_of(self.trials, self.domain, ear)
+
+    def _drawn_places(self, ears: Sequence[str | None]) -> list[Location]:
+        """All places of the domain, and those between them that were tested."""
+        tested = {place for ear in ears for place in self._tested_at(ear)}
+        return sorted({*self.domain.smooth[0].values, *tested})
 
     def _drawn_answers(self, ears: Sequence[str | None]) -> list[plots.Answer]:
         """Answered tones of these ears, as they are drawn."""
@@ -164,15 +211,24 @@ class Viewed(ABC):
         ends = (1.0, float(max(len(self.trials), 2)))
         level = self.domain.intensity
         lines = [
-            replace(line, x=ends, y=[*line.y] * 2, low=[*line.low] * 2, high=[*line.high] * 2)
-            for line in self._lines([()], None)
+            replace(
+                line,
+                x=ends,
+                y=[*line.y] * 2,
+                low=[*line.low] * 2,
+                high=[*line.high] * 2,
+                tested=frozenset(),
+            )
+            for line in self._lines([()], None, None)
         ]
         answers = [
             plots.Answer(float(number), getattr(trial.tone, level.name), trial.heard)
             for number, trial in enumerate(self.trials, start=1)
         ]
         place = plots.Scale("trial", *ends, False)
-        return plots.thresholds(ax, lines, answers, place=place, level=scale_of(level))
+        return plots.thresholds(
+            ax, lines, answers, place=place, level=scale_of(level), words=self._words
+        )
 
     def _surface(self, ax: "Axes") -> "Axes":
         across, up = self.domain.smooth
@@ -212,15 +268,24 @@ def flat(one: Threshold | PlaceThreshold) -> Row:
 
 def scale_of(axis: Axis) -> plots.Scale:
     """An axis of a domain as one of a picture."""
-    words = {"frequency_hz": "frequency", "level_db_hl": "level"}
-    label = f"{words.get(axis.name, axis.name.replace('_', ' '))} ({axis.unit})"
+    label = plots.label_of(axis.name, axis.unit)
     return plots.Scale(label, axis.values[0], axis.values[-1], axis.logarithmic)
 
 
+def places_of(trials: Sequence[Trial], domain: Domain, ear: str | None) -> frozenset[float]:
+    """Where along the smooth axis tones were given to this ear; where there is no axis, nowhere."""
+    names = [axis.name for axis in domain.smooth[:1]]
+    return frozenset(getattr(one.tone, name) for one in trials_of(trials, ear) for name in names)
+
+
 def line_of(
-    found: Sequence[Threshold | PlaceThreshold], label: str, ear: str | None, before: bool = False
+    found: Sequence[Threshold | PlaceThreshold],
+    label: str,
+    ear: str | None,
+    tested: frozenset[float],
+    before: bool = False,
 ) -> plots.Line:
-    """Thresholds along one axis as a line of a picture."""
+    """Thresholds along one axis as a line of a picture, with symbols where there were tones."""
     rows = [flat(one) for one in found]
     unit = "_db_hl" if rows and "level_db_hl" in rows[0] else ""
     where = next(iter(rows[0]), "") if rows else ""
@@ -233,4 +298,5 @@ def line_of(
         ear,
         before,
         {k: row["censored"] for k, row in enumerate(rows) if row["censored"]},
+        tested,
     )

@@ -5,17 +5,18 @@ guess + (1 - guess - lapse) Phi((level - threshold) / spread).
 """
 
 import math
-from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.interpolate import CubicSpline
 from scipy.special import ndtr
 
-from earshift.engine.checks import check_rates, finite, whole
+from earshift.engine.audiogram import Levels
+from earshift.engine.checks import check_rates, decibel, finite, hertz, whole
 from earshift.engine.norms import class_median
 from earshift.engine.refusal import Refusal
 from earshift.engine.tone import Tone
+
+ENDS = (-60.0, 200.0)  # of true thresholds in dB: a deaf ear's lies past every audiometer
 
 
 def retest_jitter(
@@ -30,8 +31,15 @@ def retest_jitter(
 class Listener:
     """A person with known thresholds who answers tones: `listener(tone)` is True when heard.
 
-    `retest_sd_db` moves the thresholds of this sitting by a smooth random curve of that SD (an
-    octave of correlation), as a real ear's do from day to day.
+    Args:
+        thresholds_db_hl: true thresholds in dB HL by frequency in Hz, two or more; a smooth curve
+            in log frequency goes through them.
+        spread_db: standard deviation of the psychometric function, in dB.
+        guess: probability of "heard" without hearing, 0 to 1.
+        lapse: probability of "missed" in spite of hearing, 0 to 1.
+        retest_sd_db: moves the thresholds of this sitting by a smooth random curve of that standard
+            deviation in dB (an octave of correlation), as a real ear's move from day to day.
+        seed: of the listener's chance; the same seed gives the same answers.
 
     Raises:
         Refusal: for fewer than two thresholds, kHz for Hz, or rates that are none.
@@ -44,7 +52,7 @@ class Listener:
 
     def __init__(
         self,
-        thresholds_db_hl: Mapping[float, float],
+        thresholds_db_hl: Levels,
         *,
         spread_db: float = 3.0,
         guess: float = 0.0,
@@ -64,35 +72,51 @@ class Listener:
         for number in seed if isinstance(seed, tuple) else (seed,):
             whole(number, "seed", 0)
         self._rng = np.random.default_rng(seed)
-        ordered = sorted((Tone(f, level)) for f, level in thresholds_db_hl.items())
-        for tone in ordered:
-            if not 100.0 <= tone.frequency_hz <= 20000.0:
-                raise Refusal(
-                    "a listener has thresholds at frequencies from 100 to 20000 Hz (not kHz), got "
-                    f"{tone.frequency_hz:g}"
-                )
-            if not -60.0 <= tone.level_db_hl <= 200.0:
-                raise Refusal(
-                    "a listener's thresholds lie from -60 to 200 dB HL, got "
-                    f"{tone.level_db_hl:g} at {tone.frequency_hz:g} Hz"
-                )
-        octaves = np.array([math.log2(tone.frequency_hz) for tone in ordered])
-        levels = np.array([tone.level_db_hl for tone in ordered])
+        ordered = sorted(
+            (
+                hertz(f, "a frequency of a listener"),
+                decibel(level, f"a threshold (at {f} Hz)", ENDS),
+            )
+            for f, level in thresholds_db_hl.items()
+        )
+        octaves = np.array([math.log2(f) for f, _ in ordered])
+        levels = np.array([level for _, level in ordered])
         if retest_sd_db > 0:
             levels = levels + retest_jitter(octaves, retest_sd_db, self._rng)
+        from scipy.interpolate import CubicSpline  # slow to import, and only needed here
+
         self._spline = CubicSpline(octaves, levels)
 
     @classmethod
     def of_class(cls, name: str, **options: object) -> "Listener":
-        """A listener with the median audiogram of a hearing-loss class."""
+        """A listener with the median audiogram of a hearing-loss class.
+
+        Args:
+            name: "normal", "slight", "mild" or another class of the simulations.
+            **options: as of `Listener`, such as `lapse` or `seed`.
+
+        Returns:
+            The listener.
+
+        Raises:
+            Refusal: for a class that is none.
+        """
         return cls(class_median(name), **options)  # type: ignore[arg-type]
 
     def threshold(self, frequency_hz: float) -> float:
-        """True level in dB HL that is heard half the time, lapses and guesses aside."""
+        """True level in dB HL at `frequency_hz` that is heard half the time, rates aside.
+
+        Returns:
+            A level in dB HL.
+        """
         return float(self._spline(math.log2(frequency_hz)))
 
     def p_heard(self, tone: Tone) -> float:
-        """True probability that the tone is reported."""
+        """True probability that this `tone` is reported.
+
+        Returns:
+            A probability, rates included.
+        """
         z = (tone.level_db_hl - self.threshold(tone.frequency_hz)) / self.spread_db
         return float(self.guess + (1.0 - self.guess - self.lapse) * ndtr(z))
 

@@ -31,10 +31,22 @@ def run(
     A mapping from ear to listener answers a procedure of both ears. With `tones`, exactly so many
     more are played, whether the procedure is done before or not.
 
-    >>> import earshift as es
-    >>> exam = run(es.Exam(seed=1, max_tones=5), es.Listener.of_class("mild", seed=2))
-    >>> len(exam.trials)
-    5
+    Args:
+        procedure: an exam or a screen.
+        listener: answers a stimulus; or a mapping from ear to such.
+        tones: how many to play; by default as many as it takes.
+
+    Returns:
+        The procedure, with its answers.
+
+    Raises:
+        Refusal: for a tone of an ear that has no listener.
+
+    Examples:
+        >>> import earshift as es
+        >>> exam = run(es.Exam(seed=1, max_tones=5), es.Listener.of_class("mild", seed=2))
+        >>> len(exam.trials)
+        5
     """
     for _ in steps(procedure, listener, tones):
         pass

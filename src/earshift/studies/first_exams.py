@@ -47,9 +47,7 @@ class KnownSpread(Newcomer):
 
     def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons:
         persons = super().draw(rng, count, answers)
-        spread = np.full((count, self.ears), math.log(self.spread_db))
-        log_prior = self._log_prior(persons.after.reshape(count, -1), spread[:, 0])
-        return replace(persons, log_spread=spread, log_prior=log_prior)
+        return replace(persons, log_spread=np.full((count, self.ears), math.log(self.spread_db)))
 
 
 def begin_ideal(manner: Manner, seed: int) -> Posterior:

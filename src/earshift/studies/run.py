@@ -118,7 +118,11 @@ def _on_cluster(cases: Sequence[Case], address: str) -> Iterator[tuple[Case, lis
         futures = client.map(_rows, cases, key=[f"earshift-{case.key}" for case in cases])
         by_key = {future.key: case for future, case in zip(futures, cases, strict=True)}
         for future in as_gathered(futures):
-            if future.status != "finished":
-                reason = future.exception() if future.status == "error" else future.status
-                raise Refusal(f"the cluster at {address} lost a case: {reason}")
-            yield by_key[future.key], future.result()
+            try:
+                if future.status != "finished":
+                    reason = future.exception() if future.status == "error" else future.status
+                    raise Refusal(f"the cluster at {address} lost a case: {reason}")
+                found = future.result()
+            except OSError as error:  # the scheduler went away at this very moment
+                raise Refusal(f"the cluster at {address} does not answer: {error}") from None
+            yield by_key[future.key], found

@@ -12,6 +12,8 @@ and "it is not" must not depend on how often a site sees either.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,9 +115,14 @@ def draw_sizes(rng: np.random.Generator, count: int | tuple[int, ...]) -> Array:
     )
 
 
+@cache
+def _shape_edges() -> Array:
+    return np.cumsum(np.concatenate([[1.0 - CHANGED_SHARE], CHANGED_SHARE * shape_weights()]))
+
+
 def draw_shapes(rng: np.random.Generator, count: int | tuple[int, ...]) -> Index:
     """Indices into SHAPES, UNCHANGED where nothing but jitter happened."""
-    edges = np.cumsum(np.concatenate([[1.0 - CHANGED_SHARE], CHANGED_SHARE * shape_weights()]))
+    edges = _shape_edges()
     picks = np.searchsorted(edges, rng.random(count) * edges[-1], side="right")
     return np.asarray(np.minimum(picks, len(SHAPES)) - 1)
 
@@ -137,18 +144,27 @@ class ChangePrior:
     def draw(self, rng: np.random.Generator, shape: Index, size_db: Array) -> Array:
         """delta in dB: the arrays' shape plus an axis of frequencies."""
         noise = rng.standard_normal((shape.size, self.units.shape[1]))
-        changed = (shape != UNCHANGED).reshape(-1, 1)
-        rest = np.where(changed, noise @ self._root[1].T, noise @ self._root[0].T)
+        rest = _by_kind(noise, shape, self._root)
         mean = self.mean(shape, size_db)
         return np.asarray(mean + rest.reshape(mean.shape))
 
     def log_density(self, delta: Array, shape: Index, size_db: Array) -> Array:
         """Log density of delta, without the constant that all share."""
         rest = (delta - self.mean(shape, size_db)).reshape(-1, delta.shape[-1])
-        jitter, wide = (
-            -0.5 * np.einsum("ij,ij->i", z, z) - scale
-            for z, scale in zip((rest @ w.T for w in self._whiten), self._log_scale, strict=True)
-        )
-        return np.asarray(
-            np.where(shape != UNCHANGED, wide.reshape(shape.shape), jitter.reshape(shape.shape))
-        )
+        z = _by_kind(rest, shape, self._whiten)
+        squares = np.einsum("ij,ij->i", z, z).reshape(shape.shape)
+        return np.asarray(-0.5 * squares - np.where(shape != UNCHANGED, *self._log_scale[::-1]))
+
+
+@lru_cache(maxsize=64)
+def change_prior(frequencies_hz: tuple[float, ...]) -> ChangePrior:
+    """The one at these frequencies, made once."""
+    return ChangePrior(frequencies_hz)
+
+
+def _by_kind(rows: Array, shape: Index, matrices: NDArray[Any]) -> Array:
+    """Each row times its kind of ear's matrix, transposed: of jitter alone, or of a change."""
+    changed = np.flatnonzero(shape != UNCHANGED)
+    out: Array = rows @ matrices[0].T
+    out[changed] = rows[changed] @ matrices[1].T
+    return out

@@ -27,9 +27,12 @@ Flags = NDArray[np.bool_]
 PERSONS = 2500  # on each side
 EXAM_PERSONS = 4000  # where there is one side only, and the ends of intervals are wanted
 RESAMPLE_BELOW = 0.5  # of the persons, by effective size
+ROUNDING = 1e-9  # nats
 DRAWS_AT_ONCE = 16_384
 MOST_DRAWS = 40 * DRAWS_AT_ONCE  # for a side that is rare
 MOST_DRAWS_OF_MANY = 8 * DRAWS_AT_ONCE  # where there are many sides, and the rare weigh little
+
+ALL = slice(None)
 
 Sides = Callable[[Persons], Index]  # on which side of the question each person is
 
@@ -45,14 +48,15 @@ class Told:
     heard: bool
 
 
-def phis(persons: Persons, told: Sequence[Told]) -> Array:
-    """Phi((level - threshold) / spread) of every answer and person: (answers, persons)."""
+def phis(persons: Persons, told: Sequence[Told], which: Index | slice = ALL) -> Array:
+    """Phi((level - threshold) / spread) of every answer and these persons: (answers, persons)."""
     rows = np.array([t.weights for t in told])
     levels = np.array([t.level_db for t in told])[:, None]
     extra = np.array([t.variance_db2 for t in told])[:, None]
     ears = [t.ear for t in told]
-    thresholds = rows @ persons.after.reshape(persons.count, -1).T + persons.offset_db
-    variance = np.exp(2.0 * persons.log_spread.T)[ears]
+    after = persons.after.reshape(persons.count, -1)[which]
+    thresholds = rows @ after.T + persons.offset_db[which]
+    variance = np.exp(2.0 * persons.log_spread[which].T)[ears]
     return phi(levels, thresholds, np.sqrt(variance + extra))
 
 
@@ -112,14 +116,22 @@ class Cloud:
         for propose in prior.steps(rng, persons, answers):
             step = propose(persons)
             log_u = np.log(rng.random(count))
-            chosen = sides(step.to) == self.side
-            if step.heard_alike:
-                chosen &= log_u < step.log_ratio
-            else:
-                new_mass, new_fit = answers.told_all(phis(step.to, told), step.to.lapse, heard)
-                chosen &= log_u < step.log_ratio + new_fit - fit
-                mass = np.where(chosen, new_mass, mass)
-                fit = np.where(chosen, new_fit, fit)
+            # No answers have a probability above 1: who would have to stay even then stays, and
+            # is not looked at further.
+            chosen = log_u < (
+                step.log_ratio if step.heard_alike else step.log_ratio - fit + ROUNDING
+            )
+            if not persons.stands_like(step.to):
+                chosen &= sides(step.to) == self.side
+            if not step.heard_alike:
+                may = np.flatnonzero(chosen)
+                new_mass, new_fit = answers.told_all(
+                    phis(step.to, told, may), step.to.lapse[may], heard
+                )
+                goes = log_u[may] < step.log_ratio[may] + new_fit - fit[may]
+                chosen[may] = goes
+                may = may[goes]
+                mass[:, :, may], fit[may] = new_mass[:, :, goes], new_fit[goes]
             persons = persons.where(chosen, step.to)
         return replace(self, persons=persons, mass=mass / count)
 
@@ -146,7 +158,7 @@ def first_clouds(
         for side in range(side_count):
             here = np.flatnonzero(where == side)
             if counts[side] < persons:
-                parts[side].append(batch.take(here))
+                parts[side].append(batch.take(here[: persons - int(counts[side])]))
             counts[side] += here.size
         drawn += batch.count
     clouds: list[Cloud | None] = []
@@ -155,7 +167,7 @@ def first_clouds(
             clouds.append(None)
             continue
         found = joined(parts[side])
-        chosen = found.take(np.arange(persons) % found.count)
+        chosen = prior.weighed(found.take(np.arange(persons) % found.count))
         mass = answers.at_start(persons) / persons
         clouds.append(Cloud(side, chosen, mass, 0.0))
     return tuple(clouds), counts / counts.sum()

@@ -47,6 +47,13 @@ def entropy(p: Array) -> Array:
     return np.asarray(-q * np.log(q) - (1.0 - q) * np.log1p(-q))
 
 
+def _used(bin_of: Index) -> tuple[Index, Index]:
+    """The bins that somebody is in, and everybody's place among these: `np.unique`, by counting."""
+    there = np.zeros(BINS, dtype=np.intp)
+    there[bin_of] = 1
+    return np.flatnonzero(there), (np.cumsum(there) - 1)[bin_of]
+
+
 class Outlook:
     """P(heard and person) = a + b Phi, at every place of a grid."""
 
@@ -55,7 +62,7 @@ class Outlook:
     ) -> None:
         """`thresholds_db` and `log_sd` are (places, persons); a and b belong to persons."""
         self.a, self.b, self.table = a, b, table(levels_db)
-        self.places = [np.unique(row, return_inverse=True) for row in bins(thresholds_db, log_sd)]
+        self.places = [_used(row) for row in bins(thresholds_db, log_sd)]
 
     @cached_property
     def heard(self) -> Array:

@@ -43,6 +43,14 @@ class Persons:
         """These persons, in this order."""
         return self._each(lambda values, _: values[which], self)
 
+    def stands_like(self, other: "Persons") -> bool:
+        """Whether the other persons are on the same side of every question, without asking it."""
+        return (
+            other.before is self.before
+            and other.after is self.after
+            and other.offset_db is self.offset_db
+        )
+
     def where(self, chosen: Flags, other: "Persons") -> "Persons":
         """The other person where chosen, else this one."""
 
@@ -88,7 +96,13 @@ class Prior(Protocol):
     @property
     def ears(self) -> int: ...
 
-    def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons: ...
+    def draw(self, rng: np.random.Generator, count: int, answers: AnswerModel) -> Persons:
+        """So many persons, whose `log_prior` is not worked out yet."""
+        ...
+
+    def weighed(self, persons: Persons) -> Persons:
+        """Persons that were drawn, with their `log_prior`."""
+        ...
 
     def steps(
         self, rng: np.random.Generator, persons: Persons, answers: AnswerModel
@@ -145,8 +159,12 @@ class Newcomer:
             lapse=answers.draw_lapse(rng, count),
             shape=np.full((count, self.ears), change.UNCHANGED),
             size_db=np.zeros((count, self.ears)), offset_db=np.zeros(count),
-            log_prior=self._log_prior(flat, spread),
+            log_prior=np.zeros(count),
         )  # fmt: skip
+
+    def weighed(self, persons: Persons) -> Persons:
+        flat = persons.after.reshape(persons.count, -1)
+        return replace(persons, log_prior=self._log_prior(flat, persons.log_spread[:, 0]))
 
     def _log_prior(self, levels: Array, log_spread: Array) -> Array:
         return np.asarray(
@@ -222,23 +240,29 @@ class Returning:
         before, spread = self.earlier.draw(rng, count)
         shape = change.draw_shapes(rng, (count, self.ears))
         size = change.draw_sizes(rng, (count, self.ears))
-        prior = change.ChangePrior(self.nodes_hz)
+        prior = change.change_prior(self.nodes_hz)
         delta = prior.draw(rng, shape, size)
         return Persons(
             before=before, after=before + delta, log_spread=spread,
             lapse=answers.draw_lapse(rng, count), shape=shape, size_db=size,
-            offset_db=self.offset_sd_db * rng.standard_normal(count),
-            log_prior=prior.log_density(delta, shape, size).sum(axis=1),
+            offset_db=self.offset_sd_db * rng.standard_normal(count), log_prior=np.zeros(count),
         )  # fmt: skip
+
+    def weighed(self, persons: Persons) -> Persons:
+        return replace(persons, log_prior=self._log_prior(persons))
+
+    def _log_prior(self, persons: Persons) -> Array:
+        gap = persons.after - persons.before
+        each = change.change_prior(self.nodes_hz).log_density(gap, persons.shape, persons.size_db)
+        return np.asarray(each.sum(axis=1))
 
     def steps(
         self, rng: np.random.Generator, persons: Persons, answers: AnswerModel
     ) -> Iterator[Propose]:
-        prior = change.ChangePrior(self.nodes_hz)
+        prior = change.change_prior(self.nodes_hz)
 
         def step_to(persons: Persons, to: Persons, heard_alike: bool = False) -> Step:
-            gap = to.after - to.before
-            log_prior = prior.log_density(gap, to.shape, to.size_db).sum(axis=1)
+            log_prior = self._log_prior(to)
             return Step(
                 replace(to, log_prior=log_prior), log_prior - persons.log_prior, heard_alike
             )

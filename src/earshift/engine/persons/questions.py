@@ -7,6 +7,7 @@ be no: nobody is cleared at a frequency where nothing was asked.
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -79,7 +80,7 @@ class RuleMet:
     def name(self) -> str:
         return self.rule.name
 
-    @property
+    @cached_property
     def judged(self) -> Rule:
         """The rule with the criteria that can be judged."""
         unusable = set(self.unusable_hz)
