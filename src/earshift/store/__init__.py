@@ -19,6 +19,7 @@ from earshift.store.database import address, describe, in_use, open_database, re
 from earshift.store.devices import Devices
 from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError, StoreTrouble
 from earshift.store.exams import Exams
+from earshift.store.forgetting import NotForgotten, forget
 from earshift.store.imports import Imported, Imports
 from earshift.store.people import People
 from earshift.store.results import Results
@@ -32,6 +33,7 @@ __all__ = [
     "ExamChanged",
     "Imported",
     "NoSuchRow",
+    "NotForgotten",
     "Seal",
     "Store",
     "StoreConflict",
@@ -92,6 +94,11 @@ class Store(
     def backup(self, path: str | Path) -> None:
         """Copy the whole store into a new file, while others may go on writing."""
         upkeep.backup(self._place, Path(path))
+
+    def forget(self) -> None:
+        """Write the files anew, so that none of them holds what was erased; every erasure does so
+        at once, unless another program was reading."""
+        forget(self.engine)
 
     def check(self) -> list[str]:
         """What is wrong with the store, in words; nothing when all is well."""

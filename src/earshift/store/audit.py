@@ -2,15 +2,16 @@
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, Engine, Select, func, insert, select
 
 from earshift.engine.checks import whole
 from earshift.records import AuditEntry
-from earshift.store import checks, rows
+from earshift.store import checks, rows, texts
 from earshift.store import tables as t
-from earshift.store.database import reading, writing
+from earshift.store.database import HANDLES_LOCK, reading, writing
 from earshift.store.errors import NoSuchRow
 from earshift.store.rows import Part
 
@@ -25,21 +26,22 @@ def handles_of(connection: Connection, kind: str, row_ids: Sequence[int]) -> dic
 
 def add_handles(connection: Connection, kind: str, row_ids: Sequence[int]) -> None:
     """New handles; of a row that another program has given one meanwhile, that one stays."""
-    from sqlalchemy.dialects import postgresql, sqlite
-
     table = {"people": t.people, "visits": t.visits, "exams": t.exams, "devices": t.devices}[kind]
     known = connection.execute(select(table.c.id).where(table.c.id.in_(row_ids))).scalars().all()
     if unknown := set(row_ids) - set(known):
         raise NoSuchRow(f"there is no {{row}} of {kind}", row=min(unknown))
+    if connection.dialect.name == "postgresql":  # else two programs give the same row one at once
+        connection.execute(select(func.pg_advisory_xact_lock(HANDLES_LOCK)))
     taken = handles_of(connection, kind, row_ids)
-    new = [
-        {"kind": kind, "row_id": row_id, "handle": secrets.token_urlsafe(16)}
-        for row_id in row_ids
-        if row_id not in taken
-    ]
-    if new:
-        dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
-        connection.execute(dialect.insert(t.handles).on_conflict_do_nothing(), new)
+    give_handles(connection, kind, [row_id for row_id in row_ids if row_id not in taken])
+
+
+def give_handles(connection: Connection, kind: str, row_ids: Sequence[int]) -> None:
+    """Handles of rows that have none: of new ones in their own transaction, so that a page which
+    asks for them next finds all of it stored, or nothing."""
+    for row_id in row_ids:
+        new = {"kind": kind, "row_id": row_id, "handle": secrets.token_urlsafe(16)}
+        connection.execute(insert(t.handles).values(**new))
 
 
 class Audit(Part):
@@ -102,15 +104,19 @@ class Audit(Part):
         author: str | None = None,
         kind: str | None = None,
         newest_first: bool = False,
+        since: datetime | None = None,
+        before: datetime | None = None,
+        subjects: Select[Any] | None = None,
     ) -> list[AuditEntry]:
         """A page of the audit, oldest first; `subject` such as "exams:12" picks one row's.
 
-        `kind` such as "exams" picks all rows of theirs, and `author` what somebody did. With
-        `newest_first` the page goes back in time from the line `after`, 0 being the newest.
+        `kind` such as "exams" picks all rows of theirs, `subjects` those that a query gives, and
+        `author` what somebody did. With `newest_first` the page goes back in time from the line
+        `after`, 0 being the newest.
         """
         at = t.audit.c.id
         start = whole(after, "after", 0)
-        query = select(t.audit)
+        query = select(*texts.columns(t.audit, "reason"))
         if not newest_first:
             query = query.where(at > start)
         elif start:
@@ -122,6 +128,12 @@ class Audit(Part):
         if kind is not None:
             of_kind = t.audit.c.subject.startswith(f"{kind}:", autoescape=True)
             query = query.where(of_kind | (t.audit.c.subject == kind))
+        if since is not None:
+            query = query.where(t.audit.c.at >= since)
+        if before is not None:
+            query = query.where(t.audit.c.at < before)
+        if subjects is not None:
+            query = query.where(t.audit.c.subject.in_(subjects))
         query = query.order_by(at.desc() if newest_first else at)
         query = query.limit(whole(limit, "limit", 1))
         with reading(self.engine) as connection:

@@ -41,6 +41,7 @@ START = "0" * 64  # the hash before the first link
 CHAIN_LOCK = 7305140  # of PostgreSQL's advisory locks, as in `store.database`
 NEW_ROWS = "earshift_new_rows"  # where a connection keeps what its transaction has added
 FOUND = "chain begins"  # the action of the audit's row that says what was there before the chain
+ERASED = "erase"  # the action of a line about a row that went without its person
 BATCH = 500  # rows read, and links checked, at once
 
 
@@ -138,7 +139,7 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _owner(table: Table) -> Any:
+def owner_of(table: Table) -> Any:
     """SQL for the person whose erasure lets a row go; some go with a second one, too."""
     tables = table.metadata.tables
     if "salt" not in table.c:
@@ -160,14 +161,14 @@ def _owner(table: Table) -> Any:
 
 def _rows_query(table: Table, sqlite: bool) -> Select[Any]:
     columns = [_raw(column, sqlite) for column in table.c]
-    return select(*columns, _owner(table).label("earshift_owner"))
+    return select(*columns, owner_of(table).label("earshift_owner"))
 
 
-_queries: dict[tuple[str, bool], Select[Any]] = {}
+_queries: dict[tuple[Table, bool], Select[Any]] = {}
 
 
 def _by_ids(table: Table, sqlite: bool) -> Select[Any]:
-    key = (table.name, sqlite)
+    key = (table, sqlite)  # not its name: a migration sees older columns
     if key not in _queries:
         ids: Any = bindparam("ids", expanding=True)
         _queries[key] = _rows_query(table, sqlite).where(table.c.id.in_(ids)).order_by(table.c.id)
@@ -232,21 +233,32 @@ def _append(connection: Connection, before: Seal, told: str) -> Seal:
     return new
 
 
-def chain_as_found(connection: Connection, tables: Sequence[Table]) -> None:
-    """Links for all rows of an older database, whatever they are; the audit says since when."""
+def chain_as_found(
+    connection: Connection, tables: Sequence[Table], before: "ChainReport | None" = None
+) -> None:
+    """Links for all rows of an older database, whatever they are; the audit says since when.
+
+    `before` is what was found of an older chain whose links are gone: the new ones follow its head,
+    and where it did not hold, that is said for good.
+    """
     count = sum(connection.execute(select(func.count(x.c.id))).scalar_one() for x in tables)
     if count == 0:
         return
+    newest = head(connection) if before is None else before.head
+    details: dict[str, Any] = {"rows": count}
+    if newest.links:
+        details["after"] = str(newest)
+    if before is not None and before.problems:
+        details["problems"] = list(before.problems)
     values = {
         "at": datetime.now(UTC),
         "author": "earshift",
         "action": FOUND,
-        "subject": "chain:1",
+        "subject": f"chain:{newest.links + 1}",
         "reason": "",
-        "details": {"rows": count},
+        "details": details,
     }
     connection.execute(insert(t.audit).values(**values))
-    newest = head(connection)
     for table in tables:
         query = _rows_query(table, connection.dialect.name == "sqlite")
         last = 0
@@ -268,18 +280,33 @@ class ChainReport:
     since: datetime | None
     """When what was there before was chained as it was found; None for the very beginning."""
     problems: tuple[str, ...]
+    inherited: tuple[str, ...] = ()
+    """What was wrong with an older chain when this one began."""
 
 
 MOST = 10  # rows that are named; the first one matters
 
 
-def inspect_chain(connection: Connection, sealed: Sequence[Seal] = ()) -> ChainReport:
-    """Read the whole chain and every row that it speaks of."""
+def inspect_chain(
+    connection: Connection,
+    sealed: Sequence[Seal] = (),
+    tables: Mapping[str, Table] | None = None,
+) -> ChainReport:
+    """Read the whole chain and every row that it speaks of, in these `tables` or those of now."""
+    tables = chained_tables() if tables is None else tables
     problems: list[str] = []
     permits = _Permits(connection)
     wanted = {seal.links: seal.sha256 for seal in sealed}
-    counts = dict.fromkeys(chained_tables(), 0)
-    before, number = START, 0
+    counts = dict.fromkeys(tables, 0)
+    began = _beginning(connection)
+    before, number = began.after.sha256, began.after.links
+    if wanted.pop(number, before) != before:
+        problems.append(f"chain:{number} is not the link that was sealed")
+    for links in [links for links in wanted if 0 < links < number]:
+        del wanted[links]
+        problems.append(
+            f"link {links}, which was sealed, is gone: the chain began anew after link {number}"
+        )
     for link_id, told, sha256 in _links(connection):
         for missing in range(number + 1, link_id):
             problems.append(f"chain:{missing} is missing")
@@ -289,18 +316,19 @@ def inspect_chain(connection: Connection, sealed: Sequence[Seal] = ()) -> ChainR
         before = sha256
         if wanted.pop(number, sha256) != sha256:
             problems.append(f"chain:{number} is not the link that was sealed")
-        problems += _misfits(connection, _said(told), permits, counts)
+        problems += _misfits(connection, _said(told), permits, counts, tables)
     problems += [
         f"the chain ends at link {number}: link {links}, which was sealed, is missing"
         for links in wanted
         if links
     ]
-    problems += _unlinked(connection, counts)
+    problems += _unlinked(connection, counts, tables)
     named = [*problems[:MOST], f"and {len(problems) - MOST} more"]
     return ChainReport(
         head=Seal(number, before),
-        since=_since(connection),
+        since=began.at,
         problems=tuple(problems if len(problems) <= MOST else named),
+        inherited=began.problems,
     )
 
 
@@ -328,17 +356,26 @@ class _Permits:
         e = t.erasures.c
         found = connection.execute(select(e.person_id, e.trials_deleted))
         self._with_trials = {row.person_id: row.trials_deleted for row in found}
+        a = t.audit.c
+        of_texts = (a.action == ERASED) & a.subject.startswith(f"{t.texts.name}:")
+        self._texts = set(connection.execute(select(a.subject).where(of_texts)).scalars())
 
     def __call__(self, entry: Entry) -> bool:
         covers = t.metadata.tables[entry.table].info.get("erased_with")
         erased = [one for one in entry.people if one in self._with_trials]
+        if entry.table == t.texts.name and not entry.people:  # under somebody's name alone
+            return f"{entry.table}:{entry.row_id}" in self._texts
         if covers is None or not erased:
             return False
         return covers == "identity" or any(self._with_trials[one] for one in erased)
 
 
 def _misfits(
-    connection: Connection, said: Sequence[Entry], permits: _Permits, counts: dict[str, int]
+    connection: Connection,
+    said: Sequence[Entry],
+    permits: _Permits,
+    counts: dict[str, int],
+    tables: Mapping[str, Table],
 ) -> list[str]:
     """Rows that are not as a link says, and are not erased."""
     ids: dict[str, list[int]] = {}
@@ -348,7 +385,7 @@ def _misfits(
     there: dict[tuple[str, int], str | None] = {}
     for table, of_table in ids.items():
         for start in range(0, len(of_table), BATCH):
-            there |= _digests(connection, chained_tables()[table], of_table[start : start + BATCH])
+            there |= _digests(connection, tables[table], of_table[start : start + BATCH])
     problems = []
     for entry in said:
         place = f"{entry.table}:{entry.row_id}"
@@ -384,13 +421,14 @@ def _digests(
     return found
 
 
-def _unlinked(connection: Connection, counts: Mapping[str, int]) -> list[str]:
+def _unlinked(
+    connection: Connection, counts: Mapping[str, int], tables: Mapping[str, Table]
+) -> list[str]:
     """Rows that no link speaks of: written past the store."""
     more = {
         name
         for name, linked in counts.items()
-        if connection.execute(select(func.count(t.metadata.tables[name].c.id))).scalar_one()
-        > linked
+        if connection.execute(select(func.count(tables[name].c.id))).scalar_one() > linked
     }
     if not more:
         return []
@@ -401,16 +439,33 @@ def _unlinked(connection: Connection, counts: Mapping[str, int]) -> list[str]:
                 linked[entry.table].add(entry.row_id)
     problems = []
     for name in sorted(more):
-        ids = connection.execute(select(t.metadata.tables[name].c.id)).scalars()
+        ids = connection.execute(select(tables[name].c.id).order_by(tables[name].c.id)).scalars()
         past = [one for one in ids if one not in linked[name]]
         problems += [f"{name}:{one} is in no link of the chain" for one in past]
     return problems
 
 
-def _since(connection: Connection) -> datetime | None:
-    query = select(t.audit.c.at).where(t.audit.c.action == FOUND, t.audit.c.subject == "chain:1")
+@dataclass(frozen=True)
+class _Beginning:
+    """Since when the chain speaks, and after which link of an older one."""
+
+    at: datetime | None = None
+    after: Seal = Seal(0, START)
+    problems: tuple[str, ...] = ()
+
+
+def _beginning(connection: Connection) -> _Beginning:
+    a = t.audit.c
+    query = select(a.at, a.details).where(a.action == FOUND).order_by(a.id.desc()).limit(1)
     try:
-        found: datetime | None = connection.execute(query.limit(1)).scalar_one_or_none()
-    except (ValueError, TypeError):  # damaged, and named as such
-        return None
-    return found
+        found = connection.execute(query).first()
+        if found is None:
+            return _Beginning()
+        after = found.details.get("after")
+        return _Beginning(
+            found.at,
+            Seal(0, START) if after is None else Seal.parse(after),
+            tuple(found.details.get("problems", ())),
+        )
+    except (ValueError, TypeError, AttributeError):  # damaged, and named as such
+        return _Beginning()

@@ -28,7 +28,7 @@ WAIT_SECONDS = 30.0  # for another process that is writing; an import may take a
 CONNECT_SECONDS = 10  # for a server that does not answer
 SQLITE_MAGIC = b"SQLite format 3\x00"
 # Numbers for PostgreSQL's advisory locks; any that no other program in the database locks.
-MIGRATION_LOCK, CODES_LOCK, STANDINGS_LOCK = 7305137, 7305138, 7305139
+MIGRATION_LOCK, CODES_LOCK, STANDINGS_LOCK, HANDLES_LOCK = 7305137, 7305138, 7305139, 7305142
 
 
 def address(where: str | Path | None) -> Path | URL:
@@ -114,7 +114,7 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # transactions begin when we say so, not when Python guesses
     for setting in (
         "foreign_keys = ON",
-        "synchronous = FULL",  # an answer that returned is on the disk
+        "synchronous = EXTRA",  # an answer that returned is on the disk, the end of its log too
         "fullfsync = ON",  # and on macOS really so
         "secure_delete = ON",  # what is erased is overwritten
         "trusted_schema = OFF",  # a file from elsewhere runs nothing but its own triggers
@@ -140,7 +140,15 @@ def _begin_sqlite(connection: Connection) -> None:
             advice="start this program again",
             database=describe(connection.engine.url),
         )
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+    if not writes:
+        connection.exec_driver_sql("BEGIN")
+        return
+    wait = connection.get_execution_options().get("earshift_wait", WAIT_SECONDS)
+    connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * wait)}")
+    try:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    finally:
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {round(1000 * WAIT_SECONDS)}")
 
 
 @contextmanager
@@ -152,18 +160,22 @@ def reading(engine: Engine) -> Iterator[Connection]:
 
 
 @contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
-    """One transaction: on the disk when this ends, or nothing happened."""
-    with (
-        plain_errors(engine),
-        engine.execution_options(earshift_writes=True).begin() as connection,
-    ):
+def writing(engine: Engine, wait: float = WAIT_SECONDS) -> Iterator[Connection]:
+    """One transaction: on the disk when this ends, or nothing happened.
+
+    It waits so many seconds for another program that writes.
+    """
+    options = {"earshift_writes": True, "earshift_wait": wait}
+    with plain_errors(engine), engine.execution_options(**options).begin() as connection:
+        if wait != WAIT_SECONDS and connection.dialect.name == "postgresql":
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{wait}s'")
         connection.info[chain.NEW_ROWS] = []
         yield connection
         chain.link(connection)
 
 
-HOLD_SECONDS, PAUSE_SECONDS = 0.2, 0.05  # of a long write, and between its parts
+# Of a long write, and between its parts: who waits for SQLite's lock looks for it every 0.1 s.
+HOLD_SECONDS, PAUSE_SECONDS = 0.15, 0.11
 
 
 def write_in_parts(
@@ -187,8 +199,14 @@ def write_in_parts(
                 parted = done == len(items) or not together(items[done - 1], items[done])
                 if parted and time.monotonic() - began > HOLD_SECONDS:
                     break
-        if done < len(items) and engine.dialect.name == "sqlite":
-            time.sleep(PAUSE_SECONDS)  # who waits for SQLite's lock looks for it now and then
+        if done < len(items):
+            let_others_write(engine)
+
+
+def let_others_write(engine: Engine) -> None:
+    """Wait between two parts of a long write: SQLite gives its lock to whoever asks first."""
+    if engine.dialect.name == "sqlite":
+        time.sleep(PAUSE_SECONDS)
 
 
 @contextmanager
@@ -200,8 +218,7 @@ def plain_errors(engine: Engine) -> Iterator[None]:
     except exc.DBAPIError as error:
         if error.connection_invalidated:
             raise StoreTrouble(
-                "{database}: the connection was lost. Check whether the last change was stored "
-                "before you repeat it",
+                "{database}: the connection was lost. " + UNSURE,
                 code="database-lost",
                 database=name,
             ) from None
@@ -218,24 +235,31 @@ class Busy(StoreTrouble):
     """Another program holds the database; the same call may work a moment later."""
 
 
+UNSURE = "Check whether the last change was stored before you repeat it."
 BUSY = "another program is writing to it; try again when it has finished"
 READ_ONLY = "it is read-only; check the permissions"
 FULL = "the disk is full; free some space and try again"
 FORBIDDEN = "this role may not do that; use the address of the role that owns the tables"
 LOST = "the server cannot be reached"
+BROKEN_DISK = "the disk refuses to read or write"
+UNCONFIRMED = "the disk did not confirm what was written"
 CODES = {
     BUSY: "database-busy",
     READ_ONLY: "database-read-only",
     FULL: "disk-full",
     FORBIDDEN: "database-role",
     LOST: "database-lost",
+    BROKEN_DISK: "disk-broken",
+    UNCONFIRMED: "disk-unconfirmed",
 }
+# Written, but perhaps not on the disk: after a crash it may be there or not.
+NOT_SYNCED = (sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC)
 BY_SQLITE_CODE = {
     sqlite3.SQLITE_BUSY: BUSY,
     sqlite3.SQLITE_LOCKED: BUSY,
     sqlite3.SQLITE_READONLY: READ_ONLY,
     sqlite3.SQLITE_FULL: FULL,
-    sqlite3.SQLITE_IOERR: "the disk refuses to read or write",
+    sqlite3.SQLITE_IOERR: BROKEN_DISK,
     sqlite3.SQLITE_NOTADB: "it is not an SQLite file",
     sqlite3.SQLITE_CORRUPT: "the file is damaged; restore a backup",
     sqlite3.SQLITE_CANTOPEN: "it cannot be opened; check the folder and its permissions",
@@ -247,29 +271,23 @@ def _explained(error: BaseException | None, name: str) -> StoreTrouble:
     """Trouble in words that help, by the code that the driver gives it."""
     code = getattr(error, "sqlite_errorcode", None)  # its low byte is the kind, the rest details
     meaning = None if code is None else BY_SQLITE_CODE.get(code & 0xFF)
+    if code in NOT_SYNCED:
+        meaning = UNCONFIRMED
     meaning = meaning or BY_SQLSTATE.get(getattr(error, "sqlstate", None) or "")
     said = getattr(getattr(error, "diag", None), "message_primary", None) or str(error)
     said = (said.strip().splitlines() or ["refused without a reason"])[0]
     kind = Busy if meaning is BUSY else StoreTrouble
     lost = code is None and getattr(error, "sqlstate", None) is None
     named = CODES.get(meaning or "", CODES[LOST] if lost else kind.code)
-    words = "{database}: " + (meaning or "{reason}") + ". Nothing was changed."
+    end = UNSURE if meaning is UNCONFIRMED else "Nothing was changed."
+    words = "{database}: " + (meaning or "{reason}") + f". {end}"
     return kind(words, code=named, database=name, reason=said)
 
 
-def outside_transactions(engine: Engine, statement: str) -> None:
-    """Run a statement of SQLite's that no transaction may hold."""
+def outside_transactions(engine: Engine, statement: str) -> tuple[Any, ...]:
+    """Run a statement of SQLite's that no transaction may hold; the row that it gives, if any."""
     with plain_errors(engine), engine.connect() as connection:
-        connection.connection.cursor().execute(statement)
-
-
-def forget(engine: Engine) -> None:
-    """Empty SQLite's log, which still holds what was erased; the file itself overwrites it.
-
-    A program that is reading puts this off to the next time the log is emptied.
-    """
-    if engine.dialect.name == "sqlite":
-        outside_transactions(engine, "PRAGMA wal_checkpoint(TRUNCATE)")
+        return connection.connection.cursor().execute(statement).fetchone() or ()
 
 
 def in_use(file: Path, *, alone: bool = False) -> int | None:
@@ -317,10 +335,30 @@ def open_database(place: Path | URL) -> Engine:
     return engine
 
 
+def sync_folder(folder: Path) -> None:
+    """The names in a folder are on the disk: a file that was synced has none before that."""
+    if sys.platform == "win32":  # where a folder cannot be opened
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def make_folder(folder: Path) -> None:
+    """A folder that only its owner enters, with those above it; on the disk when this returns."""
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    sync_folder(folder.parent)
+
+
 def _make_private(file: Path) -> None:
     """A file that only its owner reads, in a folder alike; one that is there stays as it is."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(file.parent)
         if file.exists():
             require_sqlite(file)
         else:
@@ -338,8 +376,11 @@ def require_sqlite(file: Path) -> None:
     """Refuse what is no SQLite file before SQLite touches it. An empty file is fine."""
     if not file.is_file():
         raise StoreTrouble("{file} is not a file", file=file)
-    with file.open("rb") as opened:
-        start = opened.read(len(SQLITE_MAGIC))
+    try:
+        with file.open("rb") as opened:
+            start = opened.read(len(SQLITE_MAGIC))
+    except OSError as error:
+        raise StoreTrouble(f"{{file}} cannot be read: {error.strerror}", file=file) from None
     if start and start != SQLITE_MAGIC:
         raise StoreTrouble("{file} is not an SQLite file; nothing was changed", file=file)
 
@@ -383,7 +424,8 @@ def _use_write_ahead_log(engine: Engine) -> None:
     give_up = time.monotonic() + WAIT_SECONDS
     while True:
         try:
-            return outside_transactions(engine, "PRAGMA journal_mode = WAL")
+            outside_transactions(engine, "PRAGMA journal_mode = WAL")
+            return
         except Busy:
             if time.monotonic() > give_up:
                 raise
@@ -413,6 +455,7 @@ def weak_settings(connection: Connection) -> list[str]:
         needed = {
             "synchronous_commit": ("on", "local", "remote_write", "remote_apply"),
             "fsync": ("on",),
+            "full_page_writes": ("on",),
         }
     found = {name: connection.exec_driver_sql(f"{ask} {name}").scalar_one() for name in needed}
     return [

@@ -6,20 +6,22 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from earshift.devices.calibration import is_usual
 from earshift.engine.values import TRANSDUCERS
 from earshift.records import Calibration, Device
-from earshift.store import checks, rows
+from earshift.store import checks, rows, texts
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
 from earshift.store.errors import StoreError
 from earshift.store.rows import Part
 
 CALIBRATION_KINDS = ("acoustic", "exhaustive", "biological")
+COLUMNS = texts.columns(t.calibrations, "laboratory")
 
 
 def calibrations_of(connection: Connection, device_ids: Iterable[int]) -> list[Calibration]:
     query = (
-        select(t.calibrations)
+        select(*COLUMNS)
         .where(t.calibrations.c.device_id.in_(device_ids))
         .order_by(t.calibrations.c.done_on, t.calibrations.c.id)
     )
@@ -28,7 +30,7 @@ def calibrations_of(connection: Connection, device_ids: Iterable[int]) -> list[C
 
 def in_force(calibrations: Iterable[Calibration], day: date) -> Calibration | None:
     """The newest calibration up to that day; a biological check only where there is no other."""
-    done = [one for one in calibrations if one.done_on <= day]
+    done = [one for one in calibrations if one.done_on <= day and not is_usual(one)]
     measured = [one for one in done if one.kind != "biological"]
     return next(reversed(measured or done), None)
 
@@ -95,9 +97,12 @@ class Devices(Part):
         author = checks.text(author, "author")
         with writing(self.engine) as connection:
             values["device_id"] = rows.row_of(connection, t.devices, device_id, "device").id
-            return rows.to_record(
-                Calibration, rows.add_row(connection, t.calibrations, values, author)
-            )
+            listener = {"laboratory": values["laboratory"]} if kind == "biological" else {}
+            values |= dict.fromkeys(listener, "")
+            new = rows.add_only(connection, t.calibrations, values, author)
+            texts.keep(connection, "calibrations", new, listener, None)
+            query = select(*COLUMNS).where(t.calibrations.c.id == new)
+            return rows.to_record(Calibration, connection.execute(query).one())
 
     def calibrations(self, device_id: int) -> list[Calibration]:
         """All calibrations of a device, oldest first."""

@@ -1,14 +1,14 @@
-"""Exams of one ear: opening them, their states, and what an ear is compared with."""
+"""Exams of one ear or of both: opening them, their states, and what an ear is compared with."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, func, insert, select
+from sqlalchemy import Connection, Row, ScalarSelect, Select, bindparam, func, select
 
 from earshift.days import local_day
-from earshift.engine.values import EARS
+from earshift.engine.values import BOTH, EARS
 from earshift.records import (
     EXAM_KINDS,
     EXAM_STATES,
@@ -17,8 +17,9 @@ from earshift.records import (
     TrialCounts,
     in_order,
 )
-from earshift.store import checks, people, rows
+from earshift.store import checks, people, rows, texts
 from earshift.store import tables as t
+from earshift.store.audit import give_handles
 from earshift.store.database import reading, writing
 from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError
 from earshift.store.rows import Part
@@ -40,7 +41,7 @@ def newest_state(column: Any = t.exam_states.c.state) -> ScalarSelect[Any]:
 
 @cache
 def exams_query() -> Select[Any]:
-    return select(t.exams, newest_state().label("state"))
+    return select(*texts.columns(t.exams), newest_state().label("state"))
 
 
 def states_of(connection: Connection, exam_ids: Sequence[int]) -> dict[int, str]:
@@ -95,9 +96,9 @@ def voids_of_exam() -> Select[Any]:
     return select(func.count()).select_from(of_exam).where(t.trials.c.exam_id == t.exams.c.id)
 
 
-def count_of(counted: Select[Any]) -> ScalarSelect[Any]:
-    """A count as a column beside the exam's."""
-    return counted.correlate(t.exams).scalar_subquery()
+def beside(found: Select[Any]) -> ScalarSelect[Any]:
+    """A count, or what else is found of an exam, as a column beside the exam's."""
+    return found.correlate(t.exams).scalar_subquery()
 
 
 @cache
@@ -116,7 +117,7 @@ def _exam_to_extend() -> Select[Any]:
     last = select(func.max(t.trials.c.number)).where(t.trials.c.exam_id == t.exams.c.id)
     return (
         select(
-            count_of(voids_of_exam()).label("void"),
+            beside(voids_of_exam()).label("void"),
             t.exams.c.ear,
             t.exams.c.kind,
             t.visits.c.person_id,
@@ -146,17 +147,16 @@ def add_state(
     reason: str,
     after_trial: int,
 ) -> None:
-    connection.execute(
-        insert(t.exam_states).values(
-            exam_id=exam_id,
-            state=state,
-            engine_version=version,
-            at=checks.now(),
-            author=author,
-            reason=reason,
-            after_trial=after_trial,
-        )
-    )
+    values = {
+        "exam_id": exam_id,
+        "state": state,
+        "engine_version": version,
+        "at": checks.now(),
+        "author": author,
+        "reason": reason,
+        "after_trial": after_trial,
+    }
+    rows.insert_row(connection, t.exam_states, values)
 
 
 def exam_values(
@@ -172,7 +172,7 @@ def exam_values(
 ) -> dict[str, Any]:
     """What a new exam is, checked, as it is stored."""
     return {
-        "ear": checks.one_of(ear, EARS, "ear"),
+        "ear": checks.one_of(ear, EARS if kind == "audiogram" else (*EARS, BOTH), "ear"),
         "kind": checks.one_of(kind, EXAM_KINDS, "kind"),
         "design": checks.plain(design, "design"),
         "engine_version": checks.text(engine_version, "engine_version"),
@@ -195,13 +195,24 @@ def open_one(
     second finds the first."""
     owner = people.living_person(connection, _owner_of(connection, visit.id)).id
     ear = values["ear"]
-    if values["reference_exam_id"] is not None:
-        check_reference(connection, values["reference_exam_id"], owner, ear)
+    for tested, reference in _references(values).items():
+        check_reference(connection, reference, owner, tested)
     if alone:
         _require_none_unfinished(connection, owner, ear, simulated=visit.mode == "simulated")
     if values["kind"] == "audiogram":
         _require_new(connection, owner, values)
     return insert_exam(connection, {**values, "visit_id": visit.id}, author)
+
+
+def _references(values: Mapping[str, Any]) -> dict[str, int]:
+    """What each ear of a new exam is compared with."""
+    ear, one = values["ear"], values["reference_exam_id"]
+    if ear != BOTH:
+        return {} if one is None else {ear: one}
+    if one is not None:
+        raise StoreError("an exam of both ears has a reference of each: none for both", got=one)
+    given = values["delivery"].get("references") or {}
+    return {checks.one_of(ear, EARS, "ear"): number for ear, number in given.items()}
 
 
 def same_audiograms(
@@ -241,22 +252,23 @@ def _require_none_unfinished(
         .where(
             v.c.person_id.in_(people.records_of(connection, person_id)),
             v.c.mode == "simulated" if simulated else v.c.mode != "simulated",
-            t.exams.c.ear == ear,
+            t.exams.c.ear.in_((*EARS, BOTH) if ear == BOTH else (ear, BOTH)),
             newest_state().in_(("open", "paused")),
         )
         .order_by(t.exams.c.id.desc())
     )
     left = connection.execute(query.limit(1)).scalar_one_or_none()
     if left is not None:
+        whose = "this person" if ear == BOTH else f"the {ear} ear"
         raise StoreConflict(
-            f"{{exam}} of the {ear} ear is not finished", code="unfinished-exam", exam=left
+            f"{{exam}} of {whose} is not finished", code="unfinished-exam", exam=left
         )
 
 
 def check_reference(connection: Connection, exam_id: int, person_id: int, ear: str) -> None:
     reference = rows.row_of(connection, t.exams, exam_id, "exam")
     owner = _owner_of(connection, reference.visit_id)
-    if (owner, reference.ear) != (person_id, ear):
+    if owner != person_id or reference.ear not in (ear, BOTH):
         raise StoreError(
             f"{{exam}} cannot be the reference: it is of {{person_1}}'s {reference.ear} ear, and "
             f"the exam is of {{person_2}}'s {ear} ear",
@@ -297,9 +309,10 @@ class Exams(Part):
         delivery: Mapping[str, Any] | None = None,
         alone: bool = False,
     ) -> ExamRecord:
-        """A new exam of one ear, open; an audiogram has no trials and is done at once.
+        """A new exam of one ear or of both, open; an audiogram has no trials and is done at once.
 
-        One that is to be `alone` is refused while the ear has another unfinished one.
+        One that is to be `alone` is refused while an ear of it has another unfinished one. What
+        both ears are compared with is named in the delivery, each ear's under `references`.
         """
         author = checks.text(author, "author")
         values = exam_values(
@@ -314,12 +327,21 @@ class Exams(Part):
         )
         with writing(self.engine) as connection:
             visit = rows.row_of(connection, t.visits, visit_id, "visit")
-            return open_one(connection, visit, values, author, alone=alone)
+            opened = open_one(connection, visit, values, author, alone=alone)
+            give_handles(connection, "exams", [opened.id])
+            return opened
 
     def exam(self, exam_id: int) -> ExamRecord:
         """The exam with its newest state."""
         with reading(self.engine) as connection:
             return exam_of(connection, exam_id)
+
+    def exams_of(self, exam_ids: Collection[int]) -> dict[int, ExamRecord]:
+        """These exams by id; one that nobody knows is left out."""
+        with reading(self.engine) as connection:
+            return rows.found_by_id(
+                connection, ExamRecord, exams_query(), t.exams.c.id, sorted(exam_ids)
+            )
 
     def exams(
         self,
@@ -329,20 +351,25 @@ class Exams(Part):
         ear: str | None = None,
         state: str | None = None,
     ) -> list[ExamRecord]:
-        """A person's exams as they followed each other, newest last: see `records.in_order`."""
+        """A person's exams as they followed each other, newest last: see `records.in_order`.
+
+        With `ear`, those that tested it; of one of both ears, what it is to that ear.
+        """
         person_id = checks.as_id(person_id, "person")
         when = (t.visits.c.started_at, t.visits.c.zone)
         query = exams_query().add_columns(*when).join(t.visits, t.visits.c.id == t.exams.c.visit_id)
         if kind is not None:
             query = query.where(t.exams.c.kind == checks.one_of(kind, EXAM_KINDS, "kind"))
         if ear is not None:
-            query = query.where(t.exams.c.ear == checks.one_of(ear, EARS, "ear"))
+            query = query.where(t.exams.c.ear.in_((checks.one_of(ear, EARS, "ear"), BOTH)))
         if state is not None:
             query = query.where(newest_state() == checks.one_of(state, EXAM_STATES, "state"))
         with reading(self.engine) as connection:
             query = query.where(t.visits.c.person_id.in_(people.records_of(connection, person_id)))
             found = in_order(connection.execute(query).all(), _place)
             exams = [rows.to_record(ExamRecord, row) for _, row in found]
+            if ear is not None:
+                exams = [exam.of(ear) for exam in exams]
             return exams or people.nothing_of(connection, person_id)
 
     def set_exam_state(
@@ -374,7 +401,10 @@ class Exams(Part):
             details = {"state": state, "was": exam.state, "engine_version": version}
             if version != before:
                 details["engine_version_was"] = before
-            rows.add_audit(connection, author, f"exam {state}", f"exams:{exam_id}", reason, details)
+            rows.add_audit(
+                connection, author, f"exam {state}", f"exams:{exam_id}", reason, details,
+                about=exam.person_id,
+            )  # fmt: skip
             return exam_of(connection, exam_id)
 
     def set_baseline(
@@ -393,14 +423,15 @@ class Exams(Part):
         with writing(self.engine) as connection:
             people.living_person(connection, person_id)
             check_reference(connection, exam_id, person_id, ear)
-            new = rows.add_row(connection, t.baselines, values, author, reason)
+            new = rows.add_row(connection, t.baselines, values, author, reason, about=person_id)
             return rows.to_record(Baseline, new)
 
     def baselines(self, person_id: int) -> list[Baseline]:
         """All baselines that were ever chosen for a person's ears, oldest first."""
         b, person_id = t.baselines, checks.as_id(person_id, "person")
         with reading(self.engine) as connection:
-            query = select(b).where(b.c.person_id.in_(people.records_of(connection, person_id)))
+            of_person = b.c.person_id.in_(people.records_of(connection, person_id))
+            query = select(*texts.columns(b)).where(of_person)
             found = rows.to_records(Baseline, connection.execute(query.order_by(b.c.id)))
             return found or people.nothing_of(connection, person_id)
 

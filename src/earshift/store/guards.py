@@ -1,18 +1,21 @@
 """The triggers that a database must have, word for word: one that was emptied guards nothing.
 
 They are what the migrations would write into a new database, and are compared with what stands in
-this one.
+this one. So are tables, columns, constraints and indexes; what else could bend a row on its way in
+or hide it on its way out is not ours.
 """
 
 import io
 import re
 from functools import cache
+from typing import Any
 
 from alembic.migration import MigrationContext
 from alembic.operations import Operations
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import JSON, Column, Connection
 
+from earshift.store import tables as t
 from earshift.store.database import MIGRATIONS
 
 # What stands in a migration's script, as SQLite keeps it and as PostgreSQL shows it.
@@ -28,7 +31,8 @@ TRIGGER = re.compile(
 def wrong_triggers(connection: Connection) -> list[str]:
     """Triggers that are missing, switched off, other than they should be, or not ours."""
     needed = _script_triggers(connection.dialect.name)
-    found = _sqlite(connection) if connection.dialect.name == "sqlite" else _postgresql(connection)
+    sqlite = connection.dialect.name == "sqlite"
+    found = _sqlite(connection) if sqlite else _postgresql(connection, needed)
     problems = []
     for name in sorted(needed.keys() | found.keys()):
         if name not in found:
@@ -45,20 +49,77 @@ def _sqlite(connection: Connection) -> dict[str, str]:
     return {row.name: row.sql for row in connection.exec_driver_sql(query)}
 
 
-def _postgresql(connection: Connection) -> dict[str, str]:
-    """Triggers that always fire, with their function's body."""
+def _postgresql(connection: Connection, needed: dict[str, str]) -> dict[str, str]:
+    """Triggers with their function's body: ours if they always fire, and all of others."""
     query = (
-        "SELECT t.tgname AS name, pg_get_triggerdef(t.oid) AS told, p.prosrc AS body, "
+        "SELECT t.tgname AS name, c.relname AS of_table, t.tgenabled = 'A' AS always, "
+        "pg_get_triggerdef(t.oid) AS told, p.prosrc AS body, NOT p.prosecdef AND "
         "p.proconfig = ARRAY['search_path=' || quote_ident(n.nspname) || ', pg_temp'] AS confined "
         "FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid "
         "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE NOT t.tgisinternal "
-        "AND t.tgenabled = 'A' AND c.relnamespace = current_schema()::regnamespace"
+        "AND c.relnamespace = current_schema()::regnamespace"
     )
     found = {}
     for row in connection.exec_driver_sql(query):
-        usual = TRIGGER.search(row.told) if row.confined else None
-        found[row.name] = row.told if usual is None else _told(usual, row.body)
+        here = f" ON {row.of_table} FOR "
+        if here not in needed.get(row.name, here):  # a name of ours, on another table
+            found[f"{row.name} of {row.of_table}"] = row.told
+        elif row.always or row.name not in needed:
+            usual = TRIGGER.search(row.told) if row.confined else None
+            found[row.name] = row.told if usual is None else _told(usual, row.body)
     return found
+
+
+# Whatever else PostgreSQL could do to rows on their way in or out, each as a sentence.
+BENDING = (
+    "SELECT 'the rule ' || rulename || ' of ' || tablename || ' is not ours' FROM pg_rules "
+    "WHERE schemaname = current_schema()",
+    "SELECT 'some rows of ' || relname || ' may be hidden by row-level security' FROM pg_class "
+    "WHERE (relrowsecurity OR relforcerowsecurity) "
+    "AND relnamespace = current_schema()::regnamespace",
+    "SELECT DISTINCT 'foreign keys of ' || c.relname || ' are switched off' FROM pg_trigger g "
+    "JOIN pg_class c ON c.oid = g.tgrelid WHERE g.tgisinternal AND g.tgenabled <> 'O' "
+    "AND c.relnamespace = current_schema()::regnamespace",
+)
+
+
+def wrong_structure(connection: Connection) -> list[str]:
+    """Tables, columns, constraints and indexes that are missing, changed or not ours."""
+    from alembic.autogenerate import compare_metadata
+
+    options = {"version_table": t.VERSION_TABLE, "compare_server_default": _odd_default}
+    context = MigrationContext.configure(connection, opts=options)
+    problems = []
+    for one in compare_metadata(context, t.metadata):
+        change, *rest = one[0] if isinstance(one, list) else one
+        problems.append(_changed(change, rest))
+    if connection.dialect.name == "postgresql":
+        for query in BENDING:
+            problems += connection.exec_driver_sql(query).scalars()
+    return sorted(filter(None, problems))
+
+
+def _changed(change: str, rest: list[Any]) -> str:
+    """A difference between the tables of the code and those that are there, as a sentence."""
+    done, _, kind = change.partition("_")
+    if done == "modify":
+        return f"the column {rest[1]}.{rest[2]} is not as it should be"
+    end = "is missing" if done == "add" else "is not ours"
+    if kind == "column":
+        return f"the column {rest[1]}.{rest[2].name} {end}"
+    if kind == "fk":
+        return f"a foreign key of {rest[0].table.name} {end}"
+    if kind == "table" and done == "remove":
+        return ""  # a table more changes nothing about ours
+    return f"the {kind} {rest[0].name} {end}"
+
+
+def _odd_default(
+    _context: Any, _found: Any, wanted: Column[Any], default: str | None, *_: Any
+) -> bool:
+    """Whether the database would fill in more than a migration left it to fill in."""
+    known = "'{}'" if isinstance(wanted.type, JSON) else "''" if wanted.name == "salt" else None
+    return default is not None and default.partition("::")[0].strip("()") != known
 
 
 def _told(trigger: re.Match[str], body: str) -> str:

@@ -18,6 +18,9 @@ from earshift.store.database import reading, write_in_parts
 from earshift.store.errors import StoreConflict, StoreError
 from earshift.store.rows import Part
 
+# Of one person and moment in one transaction: two ears, and seldom a repetition.
+MOST_TOGETHER = 20
+
 
 @dataclass(frozen=True)
 class Imported:
@@ -172,7 +175,7 @@ class Imports(Part):
         A person is found by code or is new. One who is known with another birth date, sex or name
         is refused: that would be somebody else's audiogram. What is stored already is left alone,
         so that an import which was killed is completed by repeating it: it is written in parts,
-        with all that stands together of one person in one of them.
+        with the ears of one person and moment in one of them.
         """
         author, zone = checks.text(author, "author"), checks.zone_name(zone)
         wanted = list(items)
@@ -185,8 +188,8 @@ class Imports(Part):
         known: list[ExamRecord] = []
         visits: dict[tuple[int, datetime | None], int] = {}
 
-        def write(connection: Connection, numbered: tuple[int, ImportedAudiogram]) -> None:
-            place, item = numbered
+        def write(connection: Connection, one: tuple[int, int, ImportedAudiogram]) -> None:
+            _, place, item = one
             try:
                 exam, is_new = import_one(connection, item, visits, author, zone)
             except Refusal as refusal:  # of what another program has changed meanwhile
@@ -195,11 +198,20 @@ class Imports(Part):
 
         write_in_parts(
             self.engine,
-            list(enumerate(wanted, start=1)),
+            _by_moment(wanted),
             write,
-            together=lambda one, following: one[1].code == following[1].code,
+            together=lambda _, following: following[0] % MOST_TOGETHER != 0,
         )
         return Imported(tuple(added), tuple(known))
+
+
+def _by_moment(items: Sequence[ImportedAudiogram]) -> list[tuple[int, int, ImportedAudiogram]]:
+    """Items with their places from 1 on, those of one person and moment counted and together."""
+    moments: dict[tuple[str, datetime | None], list[tuple[int, int, ImportedAudiogram]]] = {}
+    for place, item in enumerate(items, start=1):
+        alike = moments.setdefault((item.code, item.measured_at), [])
+        alike.append((len(alike), place, item))
+    return [one for alike in moments.values() for one in alike]
 
 
 def _named(refusal: Refusal, place: int, item: ImportedAudiogram) -> Refusal:

@@ -8,12 +8,15 @@ from typing import Any
 
 from sqlalchemy import Connection, ScalarSelect, Select, delete, func, insert, or_, select
 
+from earshift.acts import ERASURE_REASONS, Merge
 from earshift.engine.checks import whole
-from earshift.records import Merge, Person
-from earshift.store import chain, checks, rows
+from earshift.records import Person
+from earshift.store import chain, checks, rows, texts
 from earshift.store import tables as t
-from earshift.store.database import CODES_LOCK, forget, reading, write_in_parts, writing
+from earshift.store.audit import give_handles
+from earshift.store.database import CODES_LOCK, reading, write_in_parts, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
+from earshift.store.forgetting import forget
 from earshift.store.rows import Part
 
 EMPLOYMENT = ("department", "job", "hired_on", "left_on")
@@ -120,6 +123,22 @@ def find_by_code(connection: Connection, code: str) -> Person | None:
     return None if found is None else rows.to_record(Person, found)
 
 
+def _named(part: str, dialect: str) -> Select[Any]:
+    """Ids of the people who have this, case folded, in their code or name now.
+
+    All names are read: they lie together in short rows, and any part of any length is found.
+    """
+    place = func.instr if dialect == "sqlite" else func.strpos
+    return select(t.names.c.person_id).where(place(t.names.c.found_by, part) > 0)
+
+
+def newest_names() -> Select[Any]:
+    """What `names` has to hold: everybody's newest identity, as a search reads it."""
+    i = t.identities
+    newest = select(func.max(i.c.id)).group_by(i.c.person_id)
+    return select(i.c.person_id, i.c.found_by).where(i.c.id.in_(newest))
+
+
 def living_person(connection: Connection, person_id: int) -> Person:
     """The person, held until the transaction ends, so that nobody erases them meanwhile."""
     person_id = checks.as_id(person_id, "person")
@@ -174,7 +193,7 @@ def _add_identity(
         if other is not None and other.id != person_id:
             raise _code_taken(code, other.id)
     row = {"person_id": person_id, "at": checks.now(), "author": author, "reason": reason}
-    connection.execute(insert(t.identities).values(**identity, **row))
+    rows.insert_row(connection, t.identities, {**identity, **row})
 
 
 def _code_taken(code: str, holder: int | None) -> StoreConflict:
@@ -222,7 +241,9 @@ class People(Part):
         identity = as_identity(code=code, name=name, birth_date=birth_date, sex=sex, **employment)
         author = checks.text(author, "author")
         with writing(self.engine) as connection:
-            return insert_person(connection, identity, author)
+            person = insert_person(connection, identity, author)
+            give_handles(connection, "people", [person.id])
+            return person
 
     def person(self, person_id: int) -> Person:
         """The person as known now."""
@@ -231,11 +252,13 @@ class People(Part):
 
     def people(self, *, after: int = 0, limit: int = 50, search: str | None = None) -> list[Person]:
         """A page of people by id, those after the id given; `search` is part of a code or name."""
-        query = people_query().where(t.people.c.id > whole(after, "after", 0))
+        after, limit = whole(after, "after", 0), whole(limit, "limit", 1)
+        query = people_query().where(t.people.c.id > after).order_by(t.people.c.id).limit(limit)
         if search is not None:
             part = checks.text(search, "search").casefold()
-            query = query.where(t.identities.c.found_by.contains(part, autoescape=True))
-        query = query.order_by(t.people.c.id).limit(whole(limit, "limit", 1))
+            named = _named(part, self.engine.dialect.name).where(t.names.c.person_id > after)
+            named = named.order_by(t.names.c.person_id).limit(limit)
+            query = query.where(t.people.c.id.in_(named))
         with reading(self.engine) as connection:
             return rows.to_records(Person, connection.execute(query))
 
@@ -316,13 +339,18 @@ class People(Part):
     def erase_person(
         self, person_id: int, *, author: str, reason: str, delete_trials: bool = False
     ) -> Person:
-        """Delete identity, its history and all notes; with `delete_trials` the visits as well.
+        """Delete identity, its history and all that was typed about the person; with
+        `delete_trials` the visits as well.
 
         What was signed goes, and what was done after it. A tombstone stays, and so do signatures
-        with their hashes. Free text elsewhere (reasons, sources, checklists) belongs to the visits
-        and goes only with them. Backups made before still hold everything.
+        with their hashes; the reason is one of `acts.ERASURE_REASONS`, as it stays too. Backups
+        made before still hold everything.
+
+        The files are rewritten at once; `NotForgotten` says that another program is in the way, and
+        `Store.forget` does it later.
         """
-        author, reason = checks.text(author, "author"), checks.text(reason, "reason")
+        author = checks.text(author, "author")
+        reason = checks.one_of(reason, ERASURE_REASONS, "the reason of an erasure")
         with writing(self.engine) as connection:
             living_person(connection, person_id)
             records = records_of(connection, person_id)  # of one person: all of them go
@@ -337,6 +365,10 @@ class People(Part):
                 connection.execute(insert(t.erasures).values(person_id=one, **tombstone))
                 said = select(func.max(t.audit.c.id)).where(t.audit.c.subject == f"people:{one}")
                 chain.note(connection, "audit", connection.execute(said).scalar_one())
+            i = t.identities.c
+            called = select(i.code, i.name).where(i.person_id.in_(records))
+            names = {one for row in connection.execute(called) for one in row if one}
+            texts.erase(connection, records, names, author)
             for table in (t.notes, t.identities, t.standings, t.tasks, t.tested):
                 connection.execute(delete(table).where(table.c.person_id.in_(records)))
             signed, acts = t.signed, t.follow_ups
@@ -349,7 +381,7 @@ class People(Part):
             for one in records if delete_trials else ():
                 delete_visits(connection, one)
             erased = person_of(connection, person_id)
-        forget(self.engine)
+        forget(self.engine, with_trials=bool(delete_trials))
         return erased
 
     def merge_people(self, person_id: int, into_id: int, *, author: str, reason: str) -> Merge:
@@ -398,8 +430,9 @@ def _add_merge(
         "author": author,
         "reason": reason,
     }
-    # The reason stays with the merge: the audit outlives the identity that it may name.
+    before = person_of(connection, person_id).merged_into
+    new = rows.insert_row(connection, t.merges, values, into_id or before)
     details = {"person": person_id, "into": into_id}
-    return rows.to_record(
-        Merge, rows.add_row(connection, t.merges, values, author, details=details)
-    )
+    rows.add_audit(connection, author, "add", f"merges:{new}", "", details)
+    query = select(*texts.columns(t.merges)).where(t.merges.c.id == new)
+    return rows.to_record(Merge, connection.execute(query).one())

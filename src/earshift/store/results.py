@@ -1,6 +1,6 @@
 """Results as they were shown, each with a fingerprint of the trials it came from."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, select
@@ -73,3 +73,9 @@ class Results(Part):
         with reading(self.engine) as connection:
             rows.row_of(connection, t.exams, exam_id, "exam")
             return list(results_of(connection, [exam_id]).get(exam_id, ()))
+
+    def newest_results(self, exam_ids: Collection[int]) -> dict[int, ResultRecord]:
+        """The newest result of each of these exams; one without is left out."""
+        with reading(self.engine) as connection:
+            found = results_of(connection, sorted(exam_ids))
+        return {exam_id: of_exam[-1] for exam_id, of_exam in found.items()}

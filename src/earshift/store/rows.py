@@ -11,15 +11,13 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine, Row, Select, Table, insert, select
 
-from earshift.acts import FollowUp, RoomNoise, Signature, WorkRelation
+from earshift.acts import Closing, FollowUp, Merge, RoomNoise, Signature, WorkRelation
 from earshift.records import (
     AuditEntry,
     Baseline,
     Calibration,
-    Closing,
     Device,
     ExamRecord,
-    Merge,
     Note,
     Person,
     Press,
@@ -28,7 +26,7 @@ from earshift.records import (
     TrialRecord,
     Visit,
 )
-from earshift.store import checks
+from earshift.store import checks, texts
 from earshift.store import tables as t
 from earshift.store.errors import NoSuchRow
 
@@ -97,10 +95,12 @@ def add_row(
     author: str,
     reason: str = "",
     details: Mapping[str, Any] | None = None,
+    *,
+    about: int | None = None,
 ) -> Row[Any]:
     """A new row with its audit row, as it now stands there."""
-    new = add_only(connection, table, values, author, reason, details)
-    return connection.execute(select(table).where(table.c.id == new)).one()
+    new = add_only(connection, table, values, author, reason, details, about=about)
+    return connection.execute(select(*texts.columns(table)).where(table.c.id == new)).one()
 
 
 def add_only(
@@ -110,12 +110,24 @@ def add_only(
     author: str,
     reason: str = "",
     details: Mapping[str, Any] | None = None,
+    *,
+    about: int | None = None,
 ) -> int:
     """A new row with its audit row; its id."""
-    key = connection.execute(insert(table).values(**values)).inserted_primary_key
+    new = insert_row(connection, table, values)
+    add_audit(connection, author, "add", f"{table.name}:{new}", reason, details, about=about)
+    return new
+
+
+def insert_row(
+    connection: Connection, table: Table, values: Mapping[str, Any], *also: int | None
+) -> int:
+    """A new row, and what was typed about it; its id. `also` is whom else that may name."""
+    own, typed = texts.parted(table, values)
+    key = connection.execute(insert(table).values(**own)).inserted_primary_key
     assert key is not None  # of one row, without RETURNING
     new: int = key[0]
-    add_audit(connection, author, "add", f"{table.name}:{new}", reason, details)
+    texts.keep_typed(connection, table, new, typed, *also)
     return new
 
 
@@ -126,17 +138,22 @@ def add_audit(
     subject: str,
     reason: str = "",
     details: Mapping[str, Any] | None = None,
+    *,
+    about: int | None = None,
 ) -> None:
-    connection.execute(
-        insert(t.audit).values(
-            at=checks.now(),
-            author=author,
-            action=action,
-            subject=subject,
-            reason=reason,
-            details=dict(details or {}),
-        )
-    )
+    """A line in the audit. A reason `about` somebody goes with them: the audit outlives it."""
+    told = {
+        "at": checks.now(),
+        "author": author,
+        "action": action,
+        "subject": subject,
+        "reason": reason if about is None else "",
+        "details": dict(details or {}),
+    }
+    key = connection.execute(insert(t.audit).values(**told)).inserted_primary_key
+    assert key is not None
+    if about is not None and reason:
+        texts.keep(connection, "audit", key[0], {"reason": reason}, about)
 
 
 def grouped(key: str, records: Iterable[T]) -> dict[int, tuple[T, ...]]:

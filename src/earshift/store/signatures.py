@@ -17,10 +17,12 @@ from sqlalchemy import Connection, Row, select
 from earshift.acts import FOLLOW_UPS, MEANINGS, FollowUp, RoomNoise, Signature, WorkRelation
 from earshift.days import local_day
 from earshift.engine.checks import finite, whole
+from earshift.engine.values import BOTH, EARS
 from earshift.records import VisitBundle
-from earshift.store import checks, exams, people, rows
+from earshift.store import checks, exams, people, rows, texts
 from earshift.store import tables as t
 from earshift.store import visits as visiting
+from earshift.store.chain import head
 from earshift.store.database import reading, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError, StoreTrouble
 from earshift.store.rows import Part
@@ -126,7 +128,7 @@ def _about(bundle: VisitBundle) -> dict[str, Any]:
     return {
         "exams": [one.exam.id for one in bundle.exams if one.exam.state == "done"],
         "shift_since": {
-            str(one.exam_id): one.shift_since.isoformat()
+            f"{one.exam_id} {one.ear}": one.shift_since.isoformat()
             for one in bundle.findings
             if one.shift_since is not None
         },
@@ -172,6 +174,7 @@ class Signatures(Part):
             self._require_as_seen(connection, seen, amends)
             at = checks.now()
             seen = _with_days(seen, local_day(at, seen.visit.zone))
+            seen = replace(seen, seal=str(head(connection)))
             matter = {"schema": 1, "visit": plain_of(seen), "site": plain_of(site or {})}
             before = None if amends is None else _newest_signature(connection, visit.id)
             statement["at"] = at.isoformat()
@@ -276,13 +279,21 @@ class Signatures(Part):
         f = t.follow_ups
         with reading(self.engine) as connection:
             records = people.records_of(connection, checks.as_id(person_id, "person"))
-            query = select(f).where(f.c.person_id.in_(records)).order_by(f.c.id)
+            query = select(*texts.columns(f)).where(f.c.person_id.in_(records)).order_by(f.c.id)
             return rows.to_records(FollowUp, connection.execute(query))
 
     def say_work_related(
-        self, exam_id: int, related: bool | None, *, author: str, name: str, reason: str
+        self,
+        exam_id: int,
+        related: bool | None,
+        *,
+        author: str,
+        name: str,
+        reason: str,
+        ears: str = "",
     ) -> WorkRelation:
-        """A professional's word on whether the shift of an exam is related to work."""
+        """A professional's word on whether the shift of an exam, or of these of its ears, is
+        related to work."""
         if related is not None and not isinstance(related, bool):
             raise StoreError("related must be True, False or None", got=related)
         author = checks.text(author, "author")
@@ -293,22 +304,28 @@ class Signatures(Part):
             "author": author,
             "name": checks.text(name, "the printed name"),
             "reason": checks.text(reason, "reason"),
+            "ears": checks.text(ears, "ears", blank=True),
         }
         with writing(self.engine) as connection:
             exams.exam_to_extend(connection, exam_id)
-            said = {"exam": exam_id, "related": related}
+            said = {"exam": exam_id, "related": related, **({"ears": ears} if ears else {})}
             new = rows.add_row(connection, t.work_relations, values, author, details=said)
             return rows.to_record(WorkRelation, new)
 
-    def work_relations(self, exam_ids: Iterable[int]) -> dict[int, WorkRelation]:
-        """The newest word of each of these exams that has one which was not taken back."""
+    def work_relations(self, exam_ids: Iterable[int]) -> dict[tuple[int, str], WorkRelation]:
+        """The newest word on each ear of these exams, where one was not taken back."""
         w = t.work_relations
-        query = select(w).where(w.c.exam_id.in_(list(exam_ids))).order_by(w.c.id)
+        tested = t.exams.c.ear.label("tested")
+        query = select(*texts.columns(w), tested).join(t.exams, t.exams.c.id == w.c.exam_id)
+        query = query.where(w.c.exam_id.in_(list(exam_ids))).order_by(w.c.id)
+        said: dict[tuple[int, str], WorkRelation] = {}
         with reading(self.engine) as connection:
-            said = {
-                one.exam_id: one for one in rows.to_records(WorkRelation, connection.execute(query))
-            }
-        return {exam_id: one for exam_id, one in said.items() if one.related is not None}
+            found: Iterable[Row[Any]] = connection.execute(query)
+            for row in found:
+                ears = row.ears.split() or (EARS if row.tested == BOTH else (row.tested,))
+                word = rows.to_record(WorkRelation, row)
+                said |= {(word.exam_id, ear): word for ear in ears}
+        return {of_ear: one for of_ear, one in said.items() if one.related is not None}
 
     def add_room_noise(
         self,

@@ -4,8 +4,9 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from earshift.records import Closing, SiteSetting
-from earshift.store import checks, exams, rows
+from earshift.acts import Closing
+from earshift.records import SiteSetting
+from earshift.store import checks, exams, rows, texts
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
 from earshift.store.rows import Part
@@ -39,9 +40,10 @@ class Site(Part):
             return {row.name: rows.to_record(SiteSetting, row) for row in found}
 
     def close_verdict(
-        self, exam_id: int, *, author: str, reason: str, closed: bool = True
+        self, exam_id: int, *, author: str, reason: str, closed: bool = True, ears: str = ""
     ) -> Closing:
-        """Nothing more has to be done about an exam's verdict, by somebody who may say so."""
+        """Nothing more has to be done about an exam's verdict, or about that of these ears, by
+        somebody who may say so."""
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
         values = {
             "exam_id": checks.as_id(exam_id, "exam"),
@@ -49,15 +51,17 @@ class Site(Part):
             "at": checks.now(),
             "author": author,
             "reason": reason,
+            "ears": checks.text(ears, "ears", blank=True),
         }
         with writing(self.engine) as connection:
             exams.exam_to_extend(connection, exam_id)
-            details = {"exam": exam_id, "closed": bool(closed)}
+            details = {"exam": exam_id, "closed": bool(closed), **({"ears": ears} if ears else {})}
             new = rows.add_row(connection, t.closings, values, author, details=details)
             return rows.to_record(Closing, new)
 
     def closings(self, exam_id: int) -> list[Closing]:
         """What reviewers said of an exam's verdict, newest last."""
-        query = select(t.closings).where(t.closings.c.exam_id == checks.as_id(exam_id, "exam"))
+        of_exam = t.closings.c.exam_id == checks.as_id(exam_id, "exam")
+        query = select(*texts.columns(t.closings)).where(of_exam)
         with reading(self.engine) as connection:
             return rows.to_records(Closing, connection.execute(query.order_by(t.closings.c.id)))

@@ -4,7 +4,9 @@ Triggers note in `stale` of whom something new is known, whichever program wrote
 their rows out again by the clinic's rules, which it is given; nothing here is the only copy.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
@@ -13,6 +15,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    Table,
     and_,
     case,
     delete,
@@ -25,14 +28,32 @@ from sqlalchemy import (
 )
 
 from earshift.days import local_day
-from earshift.records import HistoryOfTests, Person, Standing, StoredTest, WorkRow, in_order
-from earshift.store import checks, exams, people, rows
+from earshift.engine.values import EARS
+from earshift.records import (
+    ChosenBaseline,
+    ExamRecord,
+    HistoryOfTests,
+    Person,
+    Standing,
+    StoredTest,
+    WorkRow,
+    in_order,
+    shown_of,
+)
+from earshift.store import checks, exams, people, rows, texts
 from earshift.store import tables as t
-from earshift.store.database import STANDINGS_LOCK, reading, writing
+from earshift.store.database import (
+    HOLD_SECONDS,
+    STANDINGS_LOCK,
+    let_others_write,
+    reading,
+    writing,
+)
 from earshift.store.rows import Part
 
-CHUNK = 500  # people worked out in one transaction
+CHUNK = 100  # people worked out at once
 VARIABLES = 10_000  # ids in one statement; SQLite takes some 30,000
+WORKED_OUT = (t.standings, t.tasks, t.tested)
 
 Derive = Callable[[HistoryOfTests], Standing]
 
@@ -77,12 +98,13 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
         )
     }
     closed = {
-        row.exam_id: row.closed
+        (row.exam_id, ear): row.closed
         for row in connection.execute(
-            select(t.closings.c.exam_id, t.closings.c.closed)
+            select(*texts.columns(t.closings))
             .where(t.closings.c.exam_id.in_(ids))
             .order_by(t.closings.c.id)
         )
+        for ear in (row.ears.split() or EARS)
     }
     signed, shifts, told = _signed(connection, owner)
     tests: dict[int, list[StoredTest]] = {one: [] for one in known}
@@ -92,6 +114,7 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
             t.visits.c.started_at,
             t.visits.c.zone,
             t.exams,
+            literal("").label("source"),  # typed text decides nothing here, and is not read
             exams.newest_state().label("state"),
         )
         .select_from(joined)
@@ -104,30 +127,34 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
             elsewhere.add(row.id)
         if at is None and row.kind != "audiogram":
             at = row.started_at
-        tests[owner[row.person_id]].append(
+        record = rows.to_record(ExamRecord, row)
+        tests[owner[row.person_id]] += [
             StoredTest(
                 id=row.id,
-                ear=row.ear,
+                ear=ear,
                 kind=row.kind,
                 state=row.state,
                 day=None if at is None else local_day(at, row.zone),
                 # A day, as nobody knows the hour of an audiogram from elsewhere.
                 entered=(local_day(at or row.started_at, row.zone), row.id),
                 design=row.design,
-                shown=shown.get(row.id),
-                reference_exam_id=row.reference_exam_id,
-                closed=closed.get(row.id, False),
+                shown=shown_of(shown[row.id], ear) if row.id in shown else None,
+                reference_exam_id=record.references.get(ear),
+                closed=closed.get((row.id, ear), False),
                 visit_id=row.visit_id,
                 signed=row.id in signed,
-                shift_since=shifts.get(row.id),
+                shift_since=shifts.get(f"{row.id} {ear}", shifts.get(str(row.id))),
                 letter_sent=row.visit_id in told,
+                known_at=row.started_at,
             )
-        )
-    baselines: dict[int, dict[str, int]] = {one: {} for one in known}
+            for ear in record.ears
+        ]
+    baselines: dict[int, dict[str, tuple[ChosenBaseline, ...]]] = {one: {} for one in known}
     b = t.baselines
-    chosen = select(b.c.person_id, b.c.ear, b.c.exam_id).where(b.c.person_id.in_(owner))
+    chosen = select(b.c.person_id, b.c.ear, b.c.exam_id, b.c.at).where(b.c.person_id.in_(owner))
     for row in connection.execute(chosen.order_by(b.c.id)):
-        baselines[owner[row.person_id]][row.ear] = row.exam_id
+        of_ear = baselines[owner[row.person_id]]
+        of_ear[row.ear] = (*of_ear.get(row.ear, ()), ChosenBaseline(row.exam_id, row.at))
     return [
         HistoryOfTests(
             person,
@@ -145,9 +172,10 @@ def _histories(connection: Connection, wanted: Iterable[Person]) -> list[History
 
 def _signed(
     connection: Connection, person_ids: Iterable[int]
-) -> tuple[set[int], dict[int, date], set[int]]:
+) -> tuple[set[int], dict[str, date], set[int]]:
     """Exams that were signed, since when those that were signed as shifts are, and visits whose
-    person was told by letter."""
+    person was told by letter. A shift is named by its exam and ear; older ones by the exam alone.
+    """
     s, a, f = t.signatures, t.signed, t.follow_ups
     ids = list(person_ids)
     newest: dict[int, dict[str, Any]] = {}
@@ -156,9 +184,9 @@ def _signed(
         newest[row.visit_id] = row.about
     signed = {exam for about in newest.values() for exam in about["exams"]}
     shifts = {
-        int(exam): date.fromisoformat(day)
+        shift: date.fromisoformat(day)
         for about in newest.values()
-        for exam, day in about["shift_since"].items()
+        for shift, day in about["shift_since"].items()
     }
     letters = select(f.c.visit_id, f.c.done).where(f.c.kind == "letter", f.c.person_id.in_(ids))
     sent = {row.visit_id: row.done for row in connection.execute(letters.order_by(f.c.id))}
@@ -185,6 +213,33 @@ def _rows_of(history: HistoryOfTests, standing: Standing) -> dict[str, Any]:
     }
 
 
+def _worked_out(
+    connection: Connection, found: Iterable[Person], derive: Derive
+) -> dict[Table, list[dict[str, Any]]]:
+    """The rows that follow from what is stored of these people."""
+    there = [one for one in found if one.erased_at is None and one.merged_into is None]
+    made: dict[Table, list[dict[str, Any]]] = {table: [] for table in WORKED_OUT}
+    for history in _histories(connection, there):
+        standing, person_id = derive(history), history.person.id
+        made[t.standings].append(_rows_of(history, standing))
+        made[t.tasks] += [{"person_id": person_id, **asdict(one)} for one in standing.tasks]
+        made[t.tested] += [{"person_id": person_id, **asdict(one)} for one in standing.tested]
+    return made
+
+
+def _astray(connection: Connection, found: Sequence[Person], derive: Derive) -> set[int]:
+    """Who of these people has other rows than follow from what is stored of them."""
+    different: set[int] = set()
+    for table, made in _worked_out(connection, found, derive).items():
+        columns = [column for column in table.c if column.name != "id"]
+        of_them = table.c.person_id.in_([one.id for one in found])
+        there = Counter(tuple(row) for row in connection.execute(select(*columns).where(of_them)))
+        expected = Counter(tuple(row[column.name] for column in columns) for row in made)
+        place = [column.name for column in columns].index("person_id")
+        different |= {row[place] for row in (there - expected) + (expected - there)}
+    return different
+
+
 def _refresh_some(connection: Connection, derive: Derive) -> int:
     """Work out some of those who are stale; how many there were."""
     if connection.dialect.name == "postgresql":  # an older view must not overwrite a newer one
@@ -201,16 +256,9 @@ def _refresh_some(connection: Connection, derive: Derive) -> int:
     others = {one.merged_into for one in found} - {None, *marked}
     query = people.people_query().where(t.people.c.id.in_(others))
     found += rows.to_records(Person, connection.execute(query)) if others else []
-    for table in (t.standings, t.tasks, t.tested):
+    for table in WORKED_OUT:
         connection.execute(delete(table).where(table.c.person_id.in_([*marked, *others])))
-    there = [one for one in found if one.erased_at is None and one.merged_into is None]
-    standings, tasks, tested = [], [], []
-    for history in _histories(connection, there):
-        standing, person_id = derive(history), history.person.id
-        standings.append(_rows_of(history, standing))
-        tasks += [{"person_id": person_id, **asdict(one)} for one in standing.tasks]
-        tested += [{"person_id": person_id, **asdict(one)} for one in standing.tested]
-    for table, new in ((t.standings, standings), (t.tasks, tasks), (t.tested, tested)):
+    for table, new in _worked_out(connection, found, derive).items():
         if new:
             connection.execute(insert(table), new)
     for start in range(0, len(mark_ids), VARIABLES):
@@ -298,19 +346,43 @@ class Standings(Part):
     """The store's calls about how everybody stands."""
 
     def refresh_standings(self, derive: Derive, *, everybody: bool = False) -> int:
-        """Work out again how people stand of whom something new is known, or everybody."""
+        """Work out again how people stand of whom something new is known, or all of it."""
         if everybody:
             self.mark_everybody()
+            with writing(self.engine) as connection:
+                connection.execute(delete(t.names))
+                names = people.newest_names()
+                connection.execute(insert(t.names).from_select(["person_id", "found_by"], names))
         with reading(self.engine) as connection:
             if connection.execute(select(t.stale.c.id).limit(1)).first() is None:
                 return 0
         total = 0
         while True:
             with writing(self.engine) as connection:
-                done = _refresh_some(connection, derive)
+                began = time.monotonic()
+                while done := _refresh_some(connection, derive):
+                    total += done
+                    if time.monotonic() - began > HOLD_SECONDS:
+                        break
             if done == 0:
                 return total
-            total += done
+            let_others_write(self.engine)
+
+    def astray(self, derive: Derive) -> list[int]:
+        """People of whom something else is worked out than follows from what is stored, and who
+        are not marked to be worked out again: no program of ours leaves any."""
+        different: set[int] = set()
+        with reading(self.engine) as connection:
+            waiting = set(connection.execute(select(t.stale.c.person_id).distinct()).scalars())
+            last = 0
+            while True:
+                query = people.people_query().where(t.people.c.id > last).order_by(t.people.c.id)
+                found = rows.to_records(Person, connection.execute(query.limit(CHUNK)))
+                if not found:
+                    return sorted(different - waiting)
+                last = found[-1].id
+                waiting |= {one.merged_into for one in found if one.id in waiting} - {None}
+                different |= _astray(connection, found, derive)
 
     def mark_everybody(self) -> None:
         """Let everybody be worked out again: what the clinic goes by has changed."""
@@ -366,31 +438,40 @@ class Standings(Part):
             last < wanted.today - wanted.windows["due"],
             and_(last.is_(None), s.c.from_day < wanted.today - wanted.windows["first"]),
         )
+        period = d.c.day.between(first, wanted.today)
+        # Most people's own row says it: only of the others all tests are looked through.
+        theirs = select(d.c.id).where(d.c.person_id == s.c.person_id, period).correlate(s)
+        tested = (
+            (s.c.any_day.between(first, wanted.today), 1),
+            (theirs.where(d.c.complete.in_([True, False])).exists(), 1),
+        )
+        audiogram = (
+            (s.c.full_day.between(first, wanted.today), 1),
+            (theirs.where(d.c.complete.is_(True)).exists(), 1),
+        )
         standing = select(
             group.label("name"),
-            func.count().label("people"),
-            func.sum(case((due, 1), else_=0)).label("due"),
-            func.sum(case((late, 1), else_=0)).label("overdue"),
-        ).where(there)
-        # One row a person first: a test of each ear is one person tested.
+            func.sum(case((there, 1), else_=0)).label("people"),
+            func.sum(case((and_(there, due), 1), else_=0)).label("due"),
+            func.sum(case((and_(there, late), 1), else_=0)).label("overdue"),
+            func.sum(case(*tested, else_=0)).label("tested"),
+            func.sum(case(*audiogram, else_=0)).label("audiograms"),
+        )
+        # One row a person first: a shift of each ear is one person's.
         one = (
             select(
                 d.c.person_id,
-                func.max(case((d.c.complete, 1), else_=0)).label("complete"),
                 *(
                     func.max(case((d.c.shift == word, 1), else_=0)).label(name)
                     for name, word in SHIFTS.items()
                 ),
             )
-            .where(d.c.day >= first, d.c.day <= wanted.today)
+            .where(d.c.shift.in_(SHIFTS.values()), period)
             .group_by(d.c.person_id)
             .subquery()
         )
-        done = select(
-            group.label("name"),
-            func.count().label("tested"),
-            func.sum(one.c.complete).label("audiograms"),
-            *(func.sum(one.c[name]).label(name) for name in SHIFTS),
+        shifts = select(
+            group.label("name"), *(func.sum(one.c[name]).label(name) for name in SHIFTS)
         ).join(one, one.c.person_id == s.c.person_id)
         after = self._followed_up(first, wanted.today)
         followed = select(
@@ -400,11 +481,13 @@ class Standings(Part):
         numbers = ("people", "due", "overdue", "tested", "audiograms", *SHIFTS, *DONE_AFTER)
         found: dict[str | None, dict[str, int]] = {}
         with reading(self.engine) as connection:
-            for query in (standing, done, followed):
+            for query in (standing, shifts, followed):
                 for row in connection.execute(query.group_by(group)):
                     known = {
                         name: int(n or 0) for name, n in row._mapping.items() if name != "name"
                     }
+                    if not any(known.values()):  # all have left, and nobody was tested
+                        continue
                     found.setdefault(row.name, dict.fromkeys(numbers, 0)).update(known)
         return found
 

@@ -1,11 +1,12 @@
 """The tables of the store, as the newest schema has them, and the types of their columns.
 
 Rows are only ever added. What changes over time (an identity, the state of an exam, a void) is a
-table of its own whose newest row counts. Identities stand apart from all else, so that they alone
-can be erased.
+table of its own whose newest row counts. Identities stand apart from all else, and so does every
+text that somebody typed about a person (`texts`): both can be erased while the rest stays.
 """
 
 import secrets
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +32,7 @@ from sqlalchemy import (
 
 from earshift.engine.refusal import Refusal
 
-SCHEMA = "0004"  # the newest migration; a database with another one is upgraded or refused
+SCHEMA = "0005"  # the newest migration; a database with another one is upgraded or refused
 VERSION_TABLE = "earshift_schema"  # its presence says that a database is ours
 
 
@@ -82,8 +83,12 @@ def _table(
     erased_with: str | None = None,
     chained: bool = True,
     rebuilt: bool = False,
+    typed: Sequence[str] = (),
 ) -> Table:
-    """A table. `erased_with` is "identity" or "trials" where a person's erasure lets rows go."""
+    """A table. `erased_with` is "identity" or "trials" where a person's erasure lets rows go.
+
+    What is `typed` about a person is part of the record and no column here: it lies in `texts`.
+    """
     if erased_with is not None:  # without it, nobody can tell from a digest what was erased
         columns = (*columns, Column("salt", Text, nullable=False, default=new_salt))
     # Without AUTOINCREMENT SQLite would give the id of an erased row to a new one.
@@ -93,7 +98,12 @@ def _table(
         Column("id", Id, primary_key=True),
         *columns,
         sqlite_autoincrement=True,
-        info={"rebuilt": rebuilt, "chained": chained and not rebuilt, "erased_with": erased_with},
+        info={
+            "rebuilt": rebuilt,
+            "chained": chained and not rebuilt,
+            "erased_with": erased_with,
+            "typed": tuple(typed),
+        },
     )
 
 
@@ -109,7 +119,6 @@ identities = _table(
     Column("found_by", Text, nullable=False),  # code and name, case folded, for the search
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("reason", Text, nullable=False),
     Column("department", Text),
     Column("job", Text),
     Column("hired_on", Date),
@@ -117,6 +126,7 @@ identities = _table(
     Index("identities_of_person", "person_id", "id"),
     Index("identities_by_code", "code"),
     erased_with="identity",
+    typed=("reason",),
 )
 
 erasures = _table(
@@ -124,7 +134,7 @@ erasures = _table(
     Column("person_id", Id, ForeignKey("people.id"), nullable=False, unique=True),
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", Text, nullable=False),  # one of `acts.ERASURE_REASONS`
     Column("trials_deleted", Boolean, nullable=False),
 )
 
@@ -142,7 +152,7 @@ calibrations = _table(
     Column("device_id", Id, ForeignKey("devices.id"), nullable=False),
     Column("done_on", Date, nullable=False),
     Column("due_on", Date, nullable=False),
-    Column("laboratory", Text, nullable=False),
+    Column("laboratory", Text, nullable=False),  # of a daily check the listener, in `texts`
     Column("coupler", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("table", JSON, nullable=False),
@@ -157,9 +167,9 @@ visits = _table(
     Column("mode", Text, nullable=False),
     Column("author", Text, nullable=False),
     Column("device_id", Id, ForeignKey("devices.id")),
-    Column("checklist", JSON, nullable=False),
     Index("visits_of_person", "person_id", "id"),
     erased_with="trials",
+    typed=("checklist",),
 )
 
 exams = _table(
@@ -171,11 +181,11 @@ exams = _table(
     Column("engine_version", Text, nullable=False),
     Column("reference_exam_id", Id, ForeignKey("exams.id")),
     Column("measured_at", UtcDateTime),
-    Column("source", Text, nullable=False),
     Column("delivery", JSON, nullable=False, default=dict),
     Index("exams_of_visit", "visit_id", "id"),
     Index("exams_by_reference", "reference_exam_id"),  # erasing looks here, as foreign keys do
     erased_with="trials",
+    typed=("source",),
 )
 
 exam_states = _table(
@@ -185,10 +195,10 @@ exam_states = _table(
     Column("engine_version", Text, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("reason", Text, nullable=False),
     Column("after_trial", Integer),  # how many trials there were; not known of older rows
     Index("exam_states_of_exam", "exam_id", "id"),
     erased_with="trials",
+    typed=("reason",),
 )
 
 trials = _table(
@@ -213,8 +223,8 @@ voids = _table(
     Column("trial_id", Id, ForeignKey("trials.id"), nullable=False, unique=True),
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("reason", Text, nullable=False),
     erased_with="trials",
+    typed=("reason",),
 )
 
 results = _table(
@@ -240,10 +250,27 @@ notes = _table(
     Column("exam_id", Id, ForeignKey("exams.id")),
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("text", Text, nullable=False),
     Index("notes_of_person", "person_id", "id"),
     Index("notes_of_visit", "visit_id"),
     Index("notes_of_exam", "exam_id"),
+    erased_with="identity",
+    typed=("text",),
+)
+
+# All that somebody typed about a person, whatever row it belongs to: it goes with the identity,
+# also where the row stays. Of two records of one person it goes with either. Text about somebody
+# who has no record (who listened in a daily check) goes with whoever is erased under that name.
+texts = _table(
+    "texts",
+    Column("person_id", Id, ForeignKey("people.id")),
+    Column("owner_id", Id, ForeignKey("people.id")),  # whose the record was then, if another's
+    Column("of_table", Text, nullable=False),
+    Column("row_id", Id, nullable=False),
+    Column("field", Text, nullable=False),
+    Column("text", Text, nullable=False),
+    UniqueConstraint("of_table", "row_id", "field", name="texts_one_each"),
+    Index("texts_of_person", "person_id"),
+    Index("texts_of_owner", "owner_id"),
     erased_with="identity",
 )
 
@@ -254,7 +281,6 @@ handles = _table(
     Column("row_id", BigInteger, nullable=False),
     Column("handle", Text, nullable=False, unique=True),
     UniqueConstraint("kind", "row_id", name="handles_one_each"),
-    chained=False,
 )
 
 presses = _table(
@@ -275,10 +301,10 @@ baselines = _table(
     Column("exam_id", Id, ForeignKey("exams.id"), nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("reason", Text, nullable=False),
     Index("baselines_of_person", "person_id", "id"),
     Index("baselines_by_exam", "exam_id"),
     erased_with="trials",
+    typed=("reason",),
 )
 
 # A reviewer's last word on a verdict: nothing more has to be done, or it has after all.
@@ -288,9 +314,9 @@ closings = _table(
     Column("closed", Boolean, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("reason", Text, nullable=False),
     Index("closings_of_exam", "exam_id", "id"),
     erased_with="trials",
+    typed=("reason", "ears"),
 )
 
 # Two records of one person: the visits of the first are the second's. Without `into_id` they are
@@ -301,10 +327,10 @@ merges = _table(
     Column("into_id", Id, ForeignKey("people.id")),
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("reason", Text, nullable=False),
     Index("merges_of_person", "person_id", "id"),
     Index("merges_into", "into_id"),
     erased_with="trials",
+    typed=("reason",),
 )
 
 site_settings = _table(
@@ -325,9 +351,9 @@ work_relations = _table(
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("name", Text, nullable=False),
-    Column("reason", Text, nullable=False),
     Index("work_relations_of_exam", "exam_id", "id"),
     erased_with="trials",
+    typed=("reason", "ears"),
 )
 
 # Who signed a visit, when, and what that means. What was signed stands apart, so that it can be
@@ -369,11 +395,10 @@ follow_ups = _table(
     Column("done_on", Date, nullable=False),
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
-    Column("done_by", Text, nullable=False),
-    Column("details", Text, nullable=False),
     Index("follow_ups_of_visit", "visit_id", "id"),
     Index("follow_ups_of_person", "person_id", "id"),
     erased_with="identity",
+    typed=("done_by", "details"),
 )
 
 room_noise = _table(
@@ -403,7 +428,28 @@ user_states = _table(
     Column("at", UtcDateTime, nullable=False),
     Column("author", Text, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("temporary", Boolean),  # a password that somebody else chose, to be changed at first use
     Index("user_states_of_user", "user_id", "id"),
+)
+
+# The newest row of a user counts; without a secret, there is no second factor any more.
+second_factors = _table(
+    "second_factors",
+    Column("user_id", Id, ForeignKey("users.id"), nullable=False),
+    Column("secret", Text),
+    Column("recovery_sha256", JSON, nullable=False),  # of codes that work once, without the secret
+    Column("at", UtcDateTime, nullable=False),
+    Column("author", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index("second_factors_of_user", "user_id", "id"),
+)
+
+code_uses = _table(
+    "code_uses",
+    Column("factor_id", Id, ForeignKey("second_factors.id"), nullable=False),
+    Column("code", Text, nullable=False),  # the half minute that a code was of, or a recovery code
+    Column("at", UtcDateTime, nullable=False),
+    UniqueConstraint("factor_id", "code", name="code_uses_once"),
 )
 
 # Sessions, API tokens and listener links: whoever holds the secret may do what the scope says.
@@ -435,8 +481,10 @@ login_attempts = _table(
     Column("address", Text, nullable=False),
     Column("succeeded", Boolean, nullable=False),
     Column("at", UtcDateTime, nullable=False),
+    Column("trusted", Text),  # the known browser, session or pass that it was made with
     Index("login_attempts_by_name", "name_sha256", "at"),
     Index("login_attempts_by_address", "address", "at"),
+    Index("login_attempts_by_trusted", "trusted", "at"),
     chained=False,
 )
 
@@ -446,7 +494,7 @@ audit = _table(
     Column("author", Text, nullable=False),
     Column("action", Text, nullable=False),
     Column("subject", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("reason", Text, nullable=False),  # of what is about no person; else it is in `texts`
     Column("details", JSON, nullable=False),
     Index("audit_of_subject", "subject", "id"),
 )
@@ -475,6 +523,14 @@ stale = _table(
     rebuilt=True,
 )
 
+# What a search reads: one short row for everybody, kept by triggers on `identities`.
+names = _table(
+    "names",
+    Column("person_id", Id, ForeignKey("people.id"), nullable=False, unique=True),
+    Column("found_by", Text, nullable=False),  # of the newest identity; gone when that is erased
+    rebuilt=True,
+)
+
 standings = _table(
     "standings",
     Column("person_id", Id, ForeignKey("people.id"), nullable=False, unique=True),
@@ -493,6 +549,7 @@ standings = _table(
     Index("standings_by_full_day", "full_day", "from_day", "person_id", "left_day"),
     Index("standings_by_any_day", "any_day", "from_day", "person_id", "left_day"),
     Index("standings_by_department", "department"),
+    Index("standings_by_job", "job"),
     rebuilt=True,
 )
 
@@ -517,8 +574,9 @@ tested = _table(
     Column("day", Integer, nullable=False),
     Column("complete", Boolean, nullable=False),  # thresholds at all six frequencies
     Column("shift", Text, nullable=False),  # "", waiting, confirmed or not confirmed
-    Index("tested_of_person", "person_id"),
-    Index("tested_by_day", "day", "person_id", "complete", "shift"),
+    # Whether somebody was tested in a period, and whose shift was found in it, without any row.
+    Index("tested_of_person", "person_id", "complete", "day"),
+    Index("tested_by_shift", "shift", "day", "person_id"),
     Index("tested_by_exam", "exam_id"),
     rebuilt=True,
 )

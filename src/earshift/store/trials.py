@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, func, insert, select
+from sqlalchemy import Connection, Select, bindparam, func, select
 
 from earshift.engine.checks import as_heard, finite, whole
-from earshift.engine.values import EARS
+from earshift.engine.values import BOTH, EARS
 from earshift.records import TRIAL_KINDS, ExamSnapshot, Press, TrialCounts, TrialRecord
-from earshift.store import checks, exams, rows
+from earshift.store import checks, exams, rows, texts
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
@@ -48,18 +48,21 @@ def trials_sha256(trials: Iterable[TrialRecord]) -> str:
 @cache
 def trials_query() -> Select[Any]:
     voids = t.voids
+    reason = texts.of_row(voids, "reason", voids.c.id).correlate(voids).scalar_subquery()
     return select(
         t.trials,
         voids.c.at.label("voided_at"),
         voids.c.author.label("voided_by"),
-        voids.c.reason.label("void_reason"),
+        reason.label("void_reason"),
     ).outerjoin(voids, voids.c.trial_id == t.trials.c.id)
 
 
-def void(connection: Connection, trial_id: int, author: str, reason: str) -> TrialRecord:
+def void(
+    connection: Connection, trial_id: int, person_id: int, author: str, reason: str
+) -> TrialRecord:
     values = {"trial_id": trial_id, "at": checks.now(), "author": author, "reason": reason}
-    connection.execute(insert(t.voids).values(values))
-    rows.add_audit(connection, author, "void", f"trials:{trial_id}", reason, {})
+    rows.insert_row(connection, t.voids, values)
+    rows.add_audit(connection, author, "void", f"trials:{trial_id}", reason, about=person_id)
     row = connection.execute(trials_query().where(t.trials.c.id == trial_id)).one()
     return rows.to_record(TrialRecord, row)
 
@@ -96,14 +99,19 @@ def _newest() -> Select[Any]:
     )
     answered = select(func.count()).where(t.trials.c.exam_id == t.exams.c.id)
     pressed = select(func.count()).where(t.presses.c.exam_id == t.exams.c.id)
+    erased = select(func.count()).where(
+        t.erasures.c.person_id == t.visits.c.person_id, t.visits.c.id == t.exams.c.visit_id
+    )
+    why = texts.of_row(t.exam_states, "reason", exams.newest_state(t.exam_states.c.id))
     return select(
         t.exams.c.visit_id,
-        exams.count_of(states).label("states"),
-        exams.count_of(answered).label("trials"),
-        exams.count_of(exams.voids_of_exam()).label("void"),
-        exams.count_of(pressed).label("presses"),
-        exams.count_of(opened).label("opened_after"),
-        exams.newest_state(t.exam_states.c.reason).label("reason"),
+        exams.beside(states).label("states"),
+        exams.beside(answered).label("trials"),
+        exams.beside(exams.voids_of_exam()).label("void"),
+        exams.beside(pressed).label("presses"),
+        exams.beside(opened).label("opened_after"),
+        exams.beside(why).label("reason"),
+        exams.beside(erased).label("erased"),
     ).where(t.exams.c.id == bindparam("exam_id"))
 
 
@@ -120,7 +128,7 @@ def snapshot_of(
     newest = connection.execute(_newest(), {"exam_id": exam_id}).first()
     if newest is None:
         raise NoSuchRow(f"there is no exam {exam_id}")
-    version = newest.states + newest.trials + newest.void + newest.presses
+    version = newest.states + newest.trials + newest.void + newest.presses + newest.erased
     visit = connection.execute(_of_visit(), {"visit_id": newest.visit_id}).scalars()
     of_visit = tuple(visit)
     if known is not None and (known.exam.id, known.version) == (exam_id, version):
@@ -200,7 +208,7 @@ class Trials(Part):
                 raise StoreConflict(
                     f"{{exam}} is {exam.state}: reopen it before it takes answers", exam=exam_id
                 )
-            if exam.ear != ear:
+            if exam.ear not in (ear, BOTH):
                 raise StoreError(
                     f"{{exam}} is of the {exam.ear} ear and takes no trial of the {ear} ear",
                     exam=exam_id,
@@ -215,7 +223,8 @@ class Trials(Part):
             values |= {"exam_id": exam_id, "number": following}
             new = rows.add_only(connection, t.trials, values, author)
             if void_reason is not None:
-                return void(connection, new, author, checks.text(void_reason, "reason"))
+                reason = checks.text(void_reason, "reason")
+                return void(connection, new, exam.person_id, author, reason)
         return TrialRecord(id=new, **values)
 
     def void_trial(
@@ -225,12 +234,12 @@ class Trials(Part):
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
         with writing(self.engine) as connection:
             trial = rows.row_of(connection, t.trials, trial_id, "trial")
-            exams.exam_to_extend(connection, trial.exam_id, expected)
+            exam = exams.exam_to_extend(connection, trial.exam_id, expected)
             if connection.execute(
                 select(t.voids.c.id).where(t.voids.c.trial_id == trial_id)
             ).first():
                 raise StoreConflict("{trial} is already void", trial=trial_id)
-            return void(connection, trial_id, author, reason)
+            return void(connection, trial_id, exam.person_id, author, reason)
 
     def trials(self, exam_id: int) -> tuple[TrialRecord, ...]:
         """All trials of an exam in order, voided ones flagged."""

@@ -1,35 +1,40 @@
 """Looking after a store: upgrade, backup, restore, check, and that what was erased is gone."""
 
+import glob
 import os
+import secrets
 import shutil
 import sqlite3
 import subprocess
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from sqlalchemy import Connection, Engine, func, select, text
+from sqlalchemy import Connection, Engine, except_, func, select, text, union
 from sqlalchemy.engine import URL
 
-from earshift.store import guards
+from earshift.store import guards, people
 from earshift.store import tables as t
 from earshift.store.chain import Seal, inspect_chain
 from earshift.store.database import (
     connect,
     describe,
     in_use,
+    make_folder,
     migrate,
     reading,
     require_current,
     require_sqlite,
+    sync_folder,
     version_of,
     weak_settings,
     writing,
 )
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError, StoreTrouble
+from earshift.store.forgetting import forget
 from earshift.store.signatures import sha256_of
 from earshift.store.trials import trials_of, trials_sha256
 
@@ -55,6 +60,8 @@ def upgrade(place: Path | URL) -> Path | None:
             kept = _free_name(place.with_name(f"{place.name}.schema-{version}"))
             _copy_sqlite(place, kept)
         migrate(engine)
+        if version is not None:  # what was moved lies in the old places as well
+            forget(engine)
         return kept
     finally:
         engine.dispose()
@@ -97,7 +104,10 @@ def restore(backup: Path, place: Path | URL) -> None:
             f"be restored into {describe(place)}"
         )
     if isinstance(place, Path):
-        place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            make_folder(place.parent)
+        except OSError as error:
+            raise StoreTrouble(f"{place} cannot be written: {error.strerror}") from None
         held = in_use(place, alone=True)
         try:
             _restore_sqlite(backup, place)
@@ -146,25 +156,42 @@ def _copy_sqlite(source: Path, target: Path) -> None:
                 new.execute("PRAGMA journal_mode = DELETE")  # one file, without a log beside it
                 damage = new.execute("PRAGMA integrity_check(3)").fetchall()
             if damage != [("ok",)]:
-                raise StoreTrouble(f"{source} is damaged: {damage[0][0]}")
+                said = "; ".join(damage[0][0].splitlines())
+                raise StoreTrouble(f"{source} is damaged: {said}")
     except sqlite3.Error as error:
         raise StoreTrouble(f"{source} cannot be copied: {error}") from None
 
 
 @contextmanager
 def _appearing(target: Path) -> Iterator[Path]:
-    """A private file that gets its name when all is written and on the disk."""
-    unfinished = target.with_name(f".{target.name}.unfinished-{os.getpid()}")
+    """A private file that gets its name when all is written; on the disk when this ends."""
+    unfinished = target.with_name(f"{_unfinished(target)}{secrets.token_hex(4)}")
     try:
+        _remove_unfinished(target)  # of one that was killed
         os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         yield unfinished
         with unfinished.open("rb") as written:
             os.fsync(written.fileno())
         os.replace(unfinished, target)
+        sync_folder(target.parent)
     except OSError as error:
         raise StoreTrouble(f"{target} cannot be written: {error.strerror}") from None
     finally:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):  # what went wrong before is what has to be said
+            _remove_unfinished(target)
+
+
+def _unfinished(target: Path) -> str:
+    return f".{target.name}.unfinished-"
+
+
+def _remove_unfinished(target: Path) -> None:
+    """Remove what is left of copies under this name, with SQLite's own files beside them.
+
+    One that another program is still writing loses its file, and fails when it comes to its name.
+    """
+    for left in target.parent.glob(f"{glob.escape(_unfinished(target))}*"):
+        left.unlink(missing_ok=True)
 
 
 def _postgresql_tool(name: str, url: URL) -> tuple[list[str], dict[str, str]]:
@@ -209,19 +236,20 @@ class Report:
 
 def check(engine: Engine, sealed: Sequence[Seal] = ()) -> Report:
     """What is wrong, in words. With seals: also whether all that they stand for is as it was."""
+    problems: list[str] = []
     try:
         with reading(engine) as connection:
-            return _report(connection, sealed)
+            problems += guards.wrong_structure(connection)
+            return _report(connection, sealed, problems)
     except StoreError as error:  # a file may be too damaged to be checked to the end
-        return Report((str(error),))
+        return Report((*problems, str(error)))
 
 
-def _report(connection: Connection, sealed: Sequence[Seal]) -> Report:
-    problems = []
+def _report(connection: Connection, sealed: Sequence[Seal], problems: list[str]) -> Report:
     if connection.dialect.name == "sqlite":
         found = connection.exec_driver_sql("PRAGMA integrity_check(10)").scalars().all()
         if found != ["ok"]:  # then nothing else can be trusted
-            return Report(tuple(f"the file is damaged: {said}" for said in found))
+            return Report((*problems, *(f"the file is damaged: {said}" for said in found)))
         problems += _sqlite_weakness(connection)
     problems += [
         *weak_settings(connection),
@@ -232,12 +260,16 @@ def _report(connection: Connection, sealed: Sequence[Seal]) -> Report:
     # The first row that does not fit comes before what follows from it.
     chained = inspect_chain(connection, sealed)
     try:
-        changed = [*_changed_results(connection), *_changed_signed(connection)]
+        changed = [
+            *_changed_results(connection),
+            *_changed_signed(connection),
+            *_changed_names(connection),
+        ]
     except (ValueError, TypeError):  # a damaged row, which the chain has named
         changed = []
     return Report(
         problems=(*problems, *chained.problems, *changed),
-        notes=tuple(_single_role(connection)),
+        notes=(*_inherited(chained.inherited), *_single_role(connection)),
         seal=chained.head,
         since=chained.since,
     )
@@ -297,14 +329,35 @@ def _single_role(connection: Connection) -> list[str]:
     """PostgreSQL: whether the server of the clinic could switch the triggers off."""
     if connection.dialect.name == "sqlite":
         return []
-    query = text(
-        "SELECT count(*) FROM pg_class c, aclexplode(c.relacl) a WHERE c.relname = 'trials' "
-        "AND c.relnamespace = current_schema()::regnamespace AND a.privilege_type = 'INSERT' "
-        "AND a.grantee <> c.relowner"
+    of_trials = (
+        "FROM pg_class c, {other} WHERE c.relname = 'trials' "
+        "AND c.relnamespace = current_schema()::regnamespace AND "
     )
-    if connection.execute(query).scalar_one():
+    others = (
+        f"SELECT count(*) {of_trials.format(other='aclexplode(c.relacl) a')}"
+        "a.privilege_type = 'INSERT' AND a.grantee <> c.relowner"
+    )
+    if not connection.execute(text(others)).scalar_one():
+        return [
+            "one role owns and writes all tables, and could switch their guards off; "
+            "`earshift db init` prints how to make a second one"
+        ]
+    owners = (
+        f"SELECT count(*) {of_trials.format(other='pg_stat_activity a')}"
+        "a.datname = current_database() AND a.usesysid = c.relowner AND a.pid <> pg_backend_pid()"
+    )
+    if not connection.execute(text(owners)).scalar_one():
         return []
-    return ["one role owns and writes all tables, and could switch their guards off"]
+    return [
+        "another program is connected as the role that owns the tables; if that is "
+        "`earshift serve`, give it the address of the second role"
+    ]
+
+
+def _inherited(problems: Sequence[str]) -> list[str]:
+    if not problems:
+        return []
+    return [f"when the chain began anew, the one before it did not hold: {'; '.join(problems)}"]
 
 
 def _sqlite_weakness(connection: Connection) -> list[str]:
@@ -353,7 +406,7 @@ def _broken_rows(connection: Connection) -> list[str]:
     problems = [
         f"exams:{exam} lacks some of its trials" for exam in connection.execute(gaps).scalars()
     ]
-    for table in (t.identities, t.notes, t.standings, t.signed, t.follow_ups):
+    for table in (t.identities, t.notes, t.texts, t.standings, t.signed, t.follow_ups):
         left = (
             select(table.c.person_id)
             .join(t.erasures, t.erasures.c.person_id == table.c.person_id)
@@ -401,3 +454,13 @@ def _changed_signed(connection: Connection) -> list[str]:
         elif row.content is not None and sha256_of(row.content) != row.sha256:
             problems.append(f"signatures:{row.id} does not match what is stored as signed")
     return problems
+
+
+def _changed_names(connection: Connection) -> list[str]:
+    """Whether a search by name finds everybody, and nobody by another name than the newest."""
+    kept = select(t.names.c.person_id, t.names.c.found_by)
+    newest = people.newest_names()
+    halves = (except_(kept, newest).subquery(), except_(newest, kept).subquery())
+    either = union(*(select(half.c.person_id) for half in halves)).subquery()
+    wrong = connection.execute(select(func.count()).select_from(either)).scalar_one()
+    return [f"names: a search does not find {wrong} of the people as they are called"] * (wrong > 0)

@@ -1,6 +1,6 @@
 """Visits: opening them, notes, and whole visits for reports and exports."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from functools import cache
 from typing import Any
@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy import Connection, Select, func, select
 
 from earshift.acts import RoomNoise
+from earshift.engine.values import BOTH
 from earshift.records import (
     VISIT_MODES,
     Device,
@@ -19,8 +20,9 @@ from earshift.records import (
     Visit,
     VisitBundle,
 )
-from earshift.store import checks, devices, exams, people, results, rows, trials
+from earshift.store import checks, devices, exams, people, results, rows, texts, trials
 from earshift.store import tables as t
+from earshift.store.audit import give_handles
 from earshift.store.database import reading, writing
 from earshift.store.errors import NoSuchRow, StoreError
 from earshift.store.rows import Part
@@ -39,7 +41,7 @@ def bundles_of(connection: Connection, visits: Sequence[Visit]) -> list[VisitBun
     calibrations = rows.grouped("device_id", devices.calibrations_of(connection, device_ids))
     in_order = exams.exams_query().where(t.exams.c.visit_id.in_(visit_ids)).order_by(t.exams.c.id)
     given = rows.to_records(ExamRecord, connection.execute(in_order))
-    reference_ids = {e.reference_exam_id for e in given if e.reference_exam_id is not None}
+    reference_ids = {number for exam in given for number in exam.references.values()}
     references = rows.found_by_id(
         connection, ExamRecord, exams.exams_query(), t.exams.c.id, reference_ids
     )
@@ -47,7 +49,9 @@ def bundles_of(connection: Connection, visits: Sequence[Visit]) -> list[VisitBun
     answered = trials.trials_of(connection, exam_ids)
     stored = results.results_of(connection, exam_ids)
     written = connection.execute(
-        select(t.notes).where(t.notes.c.visit_id.in_(visit_ids)).order_by(t.notes.c.id)
+        select(*texts.columns(t.notes))
+        .where(t.notes.c.visit_id.in_(visit_ids))
+        .order_by(t.notes.c.id)
     )
     notes = rows.grouped("visit_id", rows.to_records(Note, written))
     of_visit = rows.grouped("visit_id", given)
@@ -61,6 +65,11 @@ def bundles_of(connection: Connection, visits: Sequence[Visit]) -> list[VisitBun
                     trials=answered.get(exam.id, ()),
                     results=stored.get(exam.id, ()),
                     reference=references.get(exam.reference_exam_id or 0),
+                    references=tuple(
+                        references[number]
+                        for number in sorted(set(exam.references.values()))
+                        if exam.ear == BOTH and number in references
+                    ),
                 )
                 for exam in of_visit.get(visit.id, ())
             ),
@@ -97,7 +106,7 @@ def _noise_of(connection: Connection, visit: Visit) -> RoomNoise | None:
 @cache
 def visits_query() -> Select[Any]:
     """Visits, each as the person's whose records were made one."""
-    others = [column for column in t.visits.c if column.name != "person_id"]
+    others = [column for column in texts.columns(t.visits) if column.name != "person_id"]
     return select(*others, people.owner_of_visit().label("person_id"))
 
 
@@ -177,11 +186,20 @@ class Visits(Part):
                 exams.open_one(connection, row, one, author, alone=one["kind"] != "audiogram")
                 for one in wanted
             ]
+            give_handles(connection, "visits", [row.id])
+            give_handles(connection, "exams", [one.id for one in opened])
             return rows.to_record(Visit, row), opened
 
     def visit(self, visit_id: int) -> Visit:
         with reading(self.engine) as connection:
             return visit_of(connection, visit_id)
+
+    def visits_of(self, visit_ids: Collection[int]) -> dict[int, Visit]:
+        """These visits by id; one that nobody knows is left out."""
+        with reading(self.engine) as connection:
+            return rows.found_by_id(
+                connection, Visit, visits_query(), t.visits.c.id, sorted(visit_ids)
+            )
 
     def visits(self, person_id: int) -> list[Visit]:
         """All visits of a person, in the order they began."""
@@ -235,7 +253,7 @@ class Visits(Part):
     def notes(self, person_id: int) -> list[Note]:
         """All notes about a person, oldest first."""
         person_id = checks.as_id(person_id, "person")
-        query = select(t.notes).order_by(t.notes.c.id)
+        query = select(*texts.columns(t.notes)).order_by(t.notes.c.id)
         with reading(self.engine) as connection:
             query = query.where(t.notes.c.person_id.in_(people.records_of(connection, person_id)))
             found = rows.to_records(Note, connection.execute(query))

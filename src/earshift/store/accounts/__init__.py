@@ -7,33 +7,52 @@ from collections.abc import Callable
 from datetime import datetime
 
 from earshift.store import Store, checks
+from earshift.store.accounts.attempts import (
+    BROWSER_KNOWN,
+    FREE_BY_ADDRESS,
+    FREE_BY_NAME,
+    LONGEST_WAIT,
+    PASS_LASTS,
+    Throttled,
+)
+from earshift.store.accounts.factors import CodeNeeded, Offer, WrongCode, offer_factor
 from earshift.store.accounts.keys import ROLES, Key, User, sha256
 from earshift.store.accounts.links import LINK_HOURS, Link, Links
 from earshift.store.accounts.sessions import (
-    FREE_BY_ADDRESS,
-    FREE_BY_NAME,
+    OpenSession,
     Sessions,
-    Throttled,
+    WrongPassword,
     csrf_token,
+    session_id,
 )
 from earshift.store.accounts.tokens import SHORTEST_TOKEN_DAYS, TOKEN_DAYS, Tokens
 from earshift.store.accounts.users import as_password, as_user_name
 
 __all__ = [
+    "BROWSER_KNOWN",
     "FREE_BY_ADDRESS",
     "FREE_BY_NAME",
     "LINK_HOURS",
+    "LONGEST_WAIT",
+    "PASS_LASTS",
     "ROLES",
     "SHORTEST_TOKEN_DAYS",
     "TOKEN_DAYS",
     "Accounts",
+    "CodeNeeded",
     "Key",
     "Link",
+    "Offer",
+    "OpenSession",
     "Throttled",
     "User",
+    "WrongCode",
+    "WrongPassword",
     "as_password",
     "as_user_name",
     "csrf_token",
+    "offer_factor",
+    "session_id",
     "sha256",
 ]
 

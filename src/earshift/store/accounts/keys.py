@@ -32,7 +32,7 @@ from earshift.store.rows import Part
 
 ROLES = ("examiner", "reviewer", "admin")  # each may do what those before it may
 # One number for PostgreSQL's advisory locks, as in `store.database`.
-ACCOUNTS_LOCK = 7305139
+ACCOUNTS_LOCK = 7305141
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,10 @@ class User:
     state: str
     created_at: datetime
     changed_at: datetime
+    temporary: bool = False
+    """Whether somebody else chose the password, which then has to be changed at first use."""
+    second_factor: bool = False
+    """Whether signing in also asks for a code."""
 
     @property
     def active(self) -> bool:
@@ -66,6 +70,8 @@ class Key:
     @property
     def role(self) -> str:
         """What its holder may do: never more than the user may now."""
+        if self.kind == "link":
+            return "listener"
         if self.user is None:
             return "admin" if self.kind == "session" else "listener"
         asked: str = self.scope.get("role", self.user.role)
@@ -93,6 +99,15 @@ def _newest_state() -> Any:
     return newest.correlate(t.users).scalar_subquery()
 
 
+def _has_factor() -> Any:
+    f = t.second_factors
+    newest = f.alias()
+    last = select(func.max(newest.c.id)).where(newest.c.user_id == t.users.c.id)
+    last_id = last.correlate(t.users).scalar_subquery()
+    found = select(f.c.secret.is_not(None)).where(f.c.id == last_id)
+    return found.correlate(t.users).scalar_subquery().label("second_factor")
+
+
 def _user_columns() -> tuple[ColumnElement[Any], ...]:
     states = t.user_states.c
     return (
@@ -103,6 +118,8 @@ def _user_columns() -> tuple[ColumnElement[Any], ...]:
         states.state,
         states.password_hash,
         states.at.label("changed_at"),
+        states.temporary,
+        _has_factor(),
     )
 
 
@@ -136,7 +153,16 @@ def has_admin(connection: Connection) -> bool:
 
 
 def user_of(row: Row[Any]) -> User:
-    return User(row.id, row.name, row.role, row.state, row.created_at, row.changed_at)
+    return User(
+        row.id,
+        row.name,
+        row.role,
+        row.state,
+        row.created_at,
+        row.changed_at,
+        bool(row.temporary),
+        bool(row.second_factor),
+    )
 
 
 @cache
@@ -203,10 +229,10 @@ class Keys(Part):
     def _end(
         self, connection: Connection, which: ColumnElement[bool], author: str, reason: str
     ) -> None:
-        """End every live key of a kind of set."""
+        """End every key of a kind of set, also those that have expired: a clock that was ahead
+        and is put back would let them live again."""
         ended = exists().where(t.key_ends.c.key_id == t.keys.c.id)
-        unexpired = t.keys.c.expires_at.is_(None) | (t.keys.c.expires_at > self._clock())
-        query = select(t.keys.c.id).where(which, ~ended, unexpired)
+        query = select(t.keys.c.id).where(which, ~ended)
         for key_id in connection.execute(query).scalars().all():
             end = {"key_id": key_id, "at": self._clock(), "author": author, "reason": reason}
             connection.execute(insert(t.key_ends).values(**end))

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, select
 
 from earshift.store import checks, exams, rows
 from earshift.store import tables as t
-from earshift.store.accounts.keys import Key, Keys, key_of, live_keys
+from earshift.store.accounts.keys import Key, Keys, folded_name, key_of, live_keys
 from earshift.store.database import reading, writing
 from earshift.store.errors import StoreError
 
@@ -42,9 +42,8 @@ def _release_of(visit_id: int) -> ColumnElement[bool]:
 
 
 def _of_visit(kind: str, visit_id: int) -> ColumnElement[bool]:
-    # Nobody's keys alone: the index of keys begins with the user.
     k = t.keys.c
-    return k.user_id.is_(None) & (k.kind == kind) & (k.name == f"visits:{visit_id}")
+    return (k.kind == kind) & (k.name == f"visits:{visit_id}")
 
 
 def _link(connection: Connection, key: Key) -> Link:
@@ -65,7 +64,8 @@ class Links(Keys):
     def make_link(
         self, visit_id: int, exam_ids: Sequence[int], author: str, hours: float = LINK_HOURS
     ) -> str:
-        """The secret of a link to exams of one visit; the visit's earlier links end."""
+        """The secret of a link to exams of one visit; the visit's earlier links end. It ends with
+        the account of its author, if that is a user."""
         author = checks.text(author, "author")
         if not 0 < hours <= LINK_HOURS:
             raise StoreError(
@@ -78,10 +78,12 @@ class Links(Keys):
             if not exam_ids or set(exam_ids) - set(connection.execute(of_visit).scalars()):
                 raise StoreError("a listener's link needs one exam or more, all of its visit")
             self._end(connection, _link_of(visit_id), author, "followed by a new link")
+            maker = select(t.users.c.id).where(t.users.c.name == folded_name(author))
             self._add_key(
                 connection,
                 secret,
                 kind="link",
+                user_id=connection.execute(maker).scalar_one_or_none(),
                 name=f"visits:{visit_id}",
                 scope={"visit": visit_id, "exams": list(exam_ids)},
                 expires_at=self._clock() + timedelta(hours=hours),

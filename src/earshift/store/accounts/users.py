@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import ColumnElement, Connection, Engine, Row
 
 from earshift.store import checks, rows
 from earshift.store import tables as t
@@ -40,7 +40,10 @@ HASHES_AT_ONCE = 2  # argon2 takes 64 MiB each
 
 
 def as_user_name(name: object) -> str:
-    """A user's name as it is stored: one spelling, whatever the case it is typed in."""
+    """A user's name as it is stored: one spelling, whatever the case it is typed in.
+
+    Names of accounts that are there already may have letters that new ones may not.
+    """
     folded = folded_name(checks.text(name, "the name of a user"))
     if not 2 <= len(folded) <= NAME_LENGTH or not all(c.isalnum() or c in "._-@" for c in folded):
         raise StoreError(
@@ -50,6 +53,17 @@ def as_user_name(name: object) -> str:
     if folded == NOBODY:
         raise StoreError(f"no user can be called {NOBODY}; choose another name", code="user-name")
     return folded
+
+
+def as_new_user_name(name: object) -> str:
+    """The name of a new account: in letters that nobody can take for others."""
+    if isinstance(name, str) and not name.isascii():
+        raise StoreError(
+            "the name of an account is written with the letters a to z, digits and . _ - @; "
+            "leave out accents and other alphabets",
+            code="user-name",
+        )
+    return as_user_name(name)
 
 
 def as_password(password: object, name: str) -> str:
@@ -88,6 +102,16 @@ def decoy_hash() -> str:
     return _argon2().hash(secrets.token_urlsafe(32))
 
 
+def _kept(before: Row[Any]) -> dict[str, Any]:
+    columns = ("role", "password_hash", "state", "temporary")
+    return {name: before._mapping[name] for name in columns}
+
+
+def _own_keys(user_id: int) -> ColumnElement[bool]:
+    """All that a user holds; not the links of listeners, who may be in the middle of a test."""
+    return (t.keys.c.user_id == user_id) & (t.keys.c.kind != "link")
+
+
 class Users(Keys):
     """Calls about users and their passwords."""
 
@@ -113,13 +137,17 @@ class Users(Keys):
         """Whether somebody could sign in who may add others."""
         return any(user.role == "admin" and user.active for user in self.users())
 
-    def add_user(self, name: str, password: str, *, role: str, author: str) -> User:
-        """A new user. The first one is an admin, as nobody else could add more."""
-        name, author = as_user_name(name), checks.text(author, "author")
+    def add_user(
+        self, name: str, password: str, *, role: str, author: str, temporary: bool = True
+    ) -> User:
+        """A new user. The first one is an admin, as nobody else could add more. A `temporary`
+        password has to be changed at the first sign-in."""
+        name, author = as_new_user_name(name), checks.text(author, "author")
         values = {
             "role": checks.one_of(role, ROLES, "role"),
             "password_hash": self._hash(as_password(password, name)),
             "state": "active",
+            "temporary": temporary,
         }
         with writing(self.engine) as connection:
             hold_accounts(connection)
@@ -142,7 +170,8 @@ class Users(Keys):
         state: str | None = None,
         password: str | None = None,
     ) -> User:
-        """Another role, state or password. A new password and a disabled user end all keys."""
+        """Another role, state or password, which the user then has to change at first use. A new
+        password ends sessions and tokens; a disabled user's links for listeners end as well."""
         name, author = as_user_name(name), checks.text(author, "author")
         changes: dict[str, Any] = {}
         if role is not None:
@@ -151,19 +180,28 @@ class Users(Keys):
             changes["state"] = checks.one_of(state, USER_STATES, "state")
         if password is not None:
             changes["password_hash"] = self._hash(as_password(password, name))
+            changes["temporary"] = True
         if not changes:
             raise StoreConflict("nothing to change: give a role, a state or a password")
         reason = checks.text(reason, "reason")
         with writing(self.engine) as connection:
             hold_accounts(connection)
             before = known_user(connection, name)
-            kept = {key: before._mapping[key] for key in ("role", "password_hash", "state")}
-            self._add_state(connection, before.id, kept | changes, author, reason)
+            self._add_state(connection, before.id, _kept(before) | changes, author, reason)
             if not has_admin(connection):
                 raise StoreConflict("this is the last active admin; make another user one first")
-            if password is not None or state == "disabled":
+            if state == "disabled":
                 self._end(connection, t.keys.c.user_id == before.id, author, reason)
+            elif password is not None:
+                self._end(connection, _own_keys(before.id), author, reason)
             return user_of(known_user(connection, name))
+
+    def _set_own_password(self, connection: Connection, before: Row[Any], hashed: str) -> None:
+        """A password that the user chose: it ends all ways in that the old one opened."""
+        changes = {"password_hash": hashed, "temporary": False}
+        reason = "own new password"
+        self._add_state(connection, before.id, _kept(before) | changes, before.name, reason)
+        self._end(connection, _own_keys(before.id), before.name, reason)
 
     def _add_state(
         self, connection: Connection, user_id: int, values: dict[str, Any], author: str, reason: str
