@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime
+from typing import Any
 
 from earshift import __version__
 from earshift.days import noon
@@ -36,24 +37,32 @@ def store_typed_audiogram(
         )
     audiogram = Audiogram(thresholds_db_hl, no_response_db_hl=no_response_db_hl)
     measured = None if measured_on is None else noon(measured_on, zone)
+    planned: dict[str, Any] = {
+        "ear": ear,
+        "kind": "audiogram",
+        "design": audiogram.to_dict(),
+        "engine_version": __version__,
+        "measured_at": measured,
+        "source": source or "typed in",
+    }
+    joined = None if measured is None else _visit_without(store, person_id, ear, measured)
+    if joined is not None:
+        return store.open_exam(joined, author=author, **planned)
     _, (exam,) = store.open_test(
-        person_id,
-        [
-            {
-                "ear": ear,
-                "kind": "audiogram",
-                "design": audiogram.to_dict(),
-                "engine_version": __version__,
-                "measured_at": measured,
-                "source": source or "typed in",
-            }
-        ],
-        author=author,
-        zone=zone,
-        mode="imported",
-        started_at=measured,
+        person_id, [planned], author=author, zone=zone, mode="imported", started_at=measured
     )
     return exam
+
+
+def _visit_without(store: Store, person_id: int, ear: str, measured: datetime) -> int | None:
+    """A visit of that day that was entered here and lacks this ear: both are of one paper. What
+    somebody has signed is not added to."""
+    tested = {(one.visit_id, side) for one in store.exams(person_id) for side in one.ears}
+    for visit in store.visits(person_id):
+        entered = (visit.mode, visit.started_at) == ("imported", measured)
+        if entered and (visit.id, ear) not in tested and not store.signatures(visit.id):
+            return visit.id
+    return None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from earshift.engine.protocol import PROTOCOLS
 from earshift.engine.refusal import Conflict
 from earshift.engine.rules import RULES, Rule, unverified_note
 from earshift.engine.screen import Screen
-from earshift.engine.values import EARS
+from earshift.engine.values import BOTH, EARS
 from earshift.engine.verdict import NOTCH
 from earshift.records import ExamRecord
 from earshift.store import Store
@@ -35,7 +35,7 @@ class Wanted:
     """What an examiner wants to test."""
 
     kind: str  # screen or exam
-    ears: tuple[str, ...]
+    ears: tuple[str, ...]  # one after the other; or "both" alone, in one sitting
     rule: str | None = None
     protocol: str | None = None
     notch: bool = False  # is there a notch around 3-6 kHz? Needs no reference
@@ -72,7 +72,7 @@ def last_test(store: Store, person_id: int) -> LastTest | None:
         return LastTest(
             on=local_day(visit.started_at, visit.zone),
             kind=exam.kind,
-            ears=tuple(ear for ear in EARS if any(one.ear == ear for one in of_visit)),
+            ears=tuple(ear for ear in (*EARS, BOTH) if any(one.ear == ear for one in of_visit)),
             rule=(rules[0] or {}).get("name"),
             notch=exam.design.get("hypotheses") == NOTCH,
             device_id=visit.device_id,
@@ -97,6 +97,8 @@ def plan_test(
 
     An ear has one unfinished exam at a time, unless the old one is to be `set_aside`.
     """
+    if BOTH in wanted.ears and len(wanted.ears) > 1:
+        raise Conflict("both ears in one sitting are one exam: name no other ear", got=wanted.ears)
     for ear in wanted.ears:
         checked_ear(ear)
         if not set_aside:
@@ -121,7 +123,7 @@ def plan_test(
             ear,
             rule=rule,
             protocol=wanted.protocol,
-            reference=wanted.references.get(ear),
+            reference=wanted.references,
             simulated=simulated,
             device_id=device_id,
             delivery=delivery,
@@ -187,7 +189,8 @@ def _require_undecided(plan: Plan) -> None:
     """A screen that can say nothing more than it says now is not worth a visit."""
     screen = plan.procedure
     if isinstance(screen, Screen) and screen.done:
-        raise Conflict(f"{plan.ear} ear: {screen.verdict()}", code="decided-before")
+        whose = "both ears" if plan.ear == BOTH else f"{plan.ear} ear"
+        raise Conflict(f"{whose}: {screen.verdict()}", code="decided-before")
 
 
 def require_by_hand(record: ExamRecord) -> None:
@@ -210,7 +213,7 @@ def begin_follow_up(
     if record.state not in ("done", "abandoned"):
         raise Conflict("{exam} is not finished yet", exam=record.id)
     visit = store.visit(record.visit_id)
-    require_none_unfinished(store, visit.person_id, record.ear)
     require_same_conditions(store, record, today)
     planned = plan(store, record)
+    require_none_unfinished(store, visit.person_id, planned.ear)
     return open_exam(store, visit, planned, author=author), planned

@@ -52,13 +52,29 @@ class DeviceToday:
     sound: Sound | None  # None: an audiometer that is operated by hand
     calibration: Calibration | None  # the one in force
     calibration_state: str  # one of calibration.STATES
-    daily_check: str  # done, missing, failed, not needed
+    daily_check: str  # done, missing, failed, needs calibration
     checked_on: date | None
 
     @property
     def unit(self) -> str:
         """The unit of its levels."""
         return HEARING_LEVEL if self.sound is None else self.sound.unit
+
+    def playable(self, ear: str, frequency_hz: float) -> tuple[float, float] | None:
+        """The softest and the loudest level that a test may play here; None: no tone at all.
+
+        Of an audiometer that is operated by hand: what a test may ask for.
+        """
+        delivery = Delivery(sound=self.sound)
+        limits, levels = delivery.limits(ear), delivery.domain.intensity.values
+        softest, loudest = levels[0], min(levels[-1], limits.cap_db_hl)
+        if self.sound is not None:
+            rows = {hz: (low, high) for hz, low, high in limits.device or ()}
+            if frequency_hz not in rows:
+                return None
+            low, high = rows[frequency_hz]
+            softest, loudest = max(softest, low), min(loudest, high)
+        return (softest, loudest) if softest <= loudest else None
 
     @property
     def answered_by(self) -> tuple[str, ...]:
@@ -99,7 +115,7 @@ def device_today(store: Store, device: Device, today: date) -> DeviceToday:
     """What this device allows today."""
     calibrations = store.calibrations(device.id)
     in_force = store.calibration_on(device.id, today)
-    checks = [one.done_on for one in calibrations if one.kind == "biological"]
+    checks = [one.done_on for one in calibrations if calibration.is_check(one)]
     return DeviceToday(
         device=device,
         day=today,
@@ -109,6 +125,11 @@ def device_today(store: Store, device: Device, today: date) -> DeviceToday:
         daily_check=calibration.daily_check(calibrations, today),
         checked_on=max(checks, default=None),
     )
+
+
+def playable_hz(now: DeviceToday) -> tuple[float, ...]:
+    """The frequencies of a test, where the device itself says what of them it can play."""
+    return () if now.sound is None else Delivery(sound=now.sound).domain.smooth[0].values
 
 
 def sound_of(store: Store, device: Device, today: date) -> Sound | None:
@@ -321,7 +342,7 @@ def comparison_caution(
 
 def _remedy(store: Store, reference: ExamRecord, device_id: int | None, today: date) -> str:
     if device_id is None:
-        return "Remedy: register the device with its calibration, and choose it here."
+        return "Remedy: register the device with its calibration, and choose it for the test."
     if _calibration_state(store, device_id, today) != calibration.CALIBRATED:
         return "Remedy: record the calibration of today's device."
     if reference.kind == "audiogram" or store.visit(reference.visit_id).device_id is None:

@@ -1,15 +1,16 @@
 """What OSHA's rules say of somebody's full audiograms: standard threshold shift, age, 300 log.
 
-Only a full audiogram with all six frequencies is judged, against the baseline of its ear. The shift
-is shown with and without age correction; which of them counts is settled by the site. The 25 dB of
-the 300 log never are corrected for age (29 CFR 1904.10(b)(3)), and whether a shift is related to
-work is a professional's word.
+Only a full audiogram with all six frequencies is judged, against the baseline of its ear that was
+in force when it was taken: one that is chosen later takes nothing back. The shift is shown with and
+without age correction; which of them counts is settled by the site. The 25 dB of the 300 log never
+are corrected for age (29 CFR 1904.10(b)(3)), and whether a shift is related to work is a
+professional's word.
 """
 
 from collections.abc import Collection
 
 from earshift.acts import ShiftFinding, WorkRelation
-from earshift.clinic.levels import age_correction, complete, levels_of, unreliable
+from earshift.clinic.levels import age_correction, baseline_of, complete, levels_of
 from earshift.clinic.site import site_settings
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.rules import AgeCorrection, judge_ear, recordable
@@ -25,25 +26,22 @@ def findings_of(
 ) -> list[ShiftFinding]:
     """Findings of these exams, or of all of the person's, in the order they were taken."""
     history = store.history_of_tests(person_id)
-    said = store.work_relations([test.id for test in history.tests])
+    said = store.work_relations({test.id for test in history.tests})
     corrected = bool(site_settings(store)["age_correction"].value)
     found = []
     for test in history.tests:
         if exam_ids is not None and test.id not in exam_ids:
             continue
-        one = _finding(history, test, corrected, said.get(test.id))
+        one = _finding(history, test, corrected, said.get((test.id, test.ear)))
         if one is not None:
             found.append(one)
     return found
 
 
 def _baseline(history: HistoryOfTests, test: StoredTest) -> StoredTest | None:
-    """What the ear is compared with, if that was taken before this test."""
     of_ear = [one for one in history.tests if one.ear == test.ear and one.state == "done"]
-    usable = [one for one in of_ear if levels_of(one) is not None and not unreliable(one)]
-    chosen = history.baselines.get(test.ear)
-    baseline = next((one for one in usable if chosen is None or one.id == chosen), None)
-    return None if baseline is None or baseline.entered >= test.entered else baseline
+    before = [one for one in of_ear if one.entered < test.entered]
+    return baseline_of(test, before, history.baselines.get(test.ear, ()))
 
 
 def _finding(
@@ -61,6 +59,7 @@ def _finding(
     finding = judge_ear(RULE, before, now, age) if corrected else plain
     work_related = None if word is None else word.related
     shifts = [plain.shifts_db[f] for f in STS_HZ if f in plain.shifts_db]
+    silent_hz = sorted(now.no_response_db_hl.keys() & before.thresholds_db_hl.keys())
     return ShiftFinding(
         exam_id=test.id,
         ear=test.ear,
@@ -79,7 +78,22 @@ def _finding(
         recordable=recordable(finding, now, work_related),
         closed=test.closed,
         shift_since=test.shift_since,
+        baseline_db_hl={f"{f:g}": level for f, level in before.thresholds_db_hl.items()},
+        baseline_no_response_db_hl={f"{f:g}": db for f, db in before.no_response_db_hl.items()},
+        shifts_db={f"{f:g}": shift for f, shift in _shifts(before, now).items()},
+        at_least_hz=tuple(silent_hz),
     )
+
+
+def _shifts(before: Audiogram, now: Audiogram) -> dict[float, float]:
+    """At every frequency with a threshold then, as the rule has them at its own."""
+    offset = now.method_offset_db - before.method_offset_db
+    levels = {**now.no_response_db_hl, **now.thresholds_db_hl}
+    return {
+        f: levels[f] - level - offset
+        for f, level in sorted(before.thresholds_db_hl.items())
+        if f in levels
+    }
 
 
 def _level(now: Audiogram) -> float:

@@ -7,26 +7,23 @@ so that a revision changes nothing that was said before. What the rules leave to
 done.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from earshift.clinic.devices import compare_devices
+from earshift.clinic.levels import levels_shown
 from earshift.clinic.plan import CLINIC_RULE
-from earshift.clinic.references import as_reference, reference_for, references
+from earshift.clinic.references import reference_for, references
 from earshift.days import local_day
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.exam import Exam
-from earshift.engine.reference import audiogram_of
 from earshift.engine.refusal import Refusal
-from earshift.engine.rule_settings import RuleSettings
 from earshift.engine.rules import Rule, as_rule, judge_ear, rule_title
-from earshift.engine.screen import Screen
 from earshift.engine.values import EARS
-from earshift.records import Baseline, ExamRecord, measured_or_entered_at
+from earshift.records import Baseline, ExamRecord, ResultRecord, Visit, measured_or_entered_at
 
 if TYPE_CHECKING:
     from earshift.store import Store
@@ -40,7 +37,8 @@ class Occasion:
     """One exam, screen or audiogram of an ear, and what it says against the baseline of its time.
 
     `decision` is None for the baseline itself and for what could not be compared; `note` says why.
-    A screen's verdict is the one that was shown at its end, against the exam it was given then.
+    A screen's verdict is the one that was shown at its end, against the exam it was given then. A
+    full exam or audiogram is judged by the rule on its thresholds as shown, like what is signed.
     """
 
     exam_id: int
@@ -50,8 +48,9 @@ class Occasion:
     against: int | None = None  # the exam it was compared with
     rule: str | None = None
     decision: str | None = None
-    p_changed: float | None = None  # none where two audiograms were compared
+    p_changed: float | None = None  # of a screen; full exams are compared by their thresholds
     shifts_db: tuple[tuple[float, float], ...] = ()  # frequency in Hz, worse is positive
+    inferred_hz: tuple[float, ...] = ()  # of these, where no tone was given
     note: str = ""
 
 
@@ -138,83 +137,99 @@ def ear_history(
     Simulated answers are nobody's hearing and not among them.
     """
     wanted = as_rule(rule)
-    if ear not in EARS:
-        raise Refusal(f"ear must be {' or '.join(EARS)}", got=ear)
+    _require_one(ear)
     chosen = tuple(b for b in store.baselines(person_id) if b.ear == ear)
     usable, _ = references(store, person_id, ear)
     oldest = usable[0] if usable else None
     known: dict[int, ExamRecord] = {record.id: record for record in usable}
+    records = store.exams(person_id, ear=ear)
+    results = store.newest_results({record.id for record in records})
+    visits = store.visits_of({record.visit_id for record in records})
     occasions = []
-    for record in store.exams(person_id, ear=ear):
-        seen = store.visit(record.visit_id)
+    for record in records:
+        seen = visits[record.visit_id]
         if seen.mode == "simulated" or record.state != "done":
             continue
         at = measured_or_entered_at(record, seen)
         # A choice counts from the moment it was made; an imported audiogram was measured before.
         earlier = [b for b in chosen if b.at <= max(at, seen.started_at)]
         baseline = known.get(earlier[-1].exam_id) if earlier else oldest
-        occasions.append(_occasion(store, record, baseline, wanted))
+        occasions.append(_occasion(store, record, baseline, wanted, visits, results))
     in_force = chosen[-1].exam_id if chosen else None if oldest is None else oldest.id
     return EarHistory(
         ear, wanted.name, in_force, chosen, tuple(occasions), propose(occasions, wanted, in_force)
     )
 
 
+def _require_one(ear: str) -> None:
+    if ear not in EARS:
+        raise Refusal(f"ear must be {' or '.join(EARS)}", got=ear)
+
+
 def _occasion(
-    store: "Store", record: ExamRecord, baseline: ExamRecord | None, rule: Rule
+    store: "Store",
+    record: ExamRecord,
+    baseline: ExamRecord | None,
+    rule: Rule,
+    visits: Mapping[int, Visit],
+    results: Mapping[int, ResultRecord],
 ) -> Occasion:
-    seen = store.visit(record.visit_id)
+    seen = visits[record.visit_id]
     at = measured_or_entered_at(record, seen)
     day = local_day(at, seen.zone)
     undated = record.kind == "audiogram" and record.measured_at is None
     plain = Occasion(record.id, record.kind, at, day, note=UNDATED if undated else "")
     if record.kind == "screen":
-        return _as_shown(store, record, plain)
+        return _as_shown(record, results.get(record.id), plain)
     if baseline is None:
         return _noted(plain, "there is nothing to compare it with")
     if baseline.id == record.id:
         return _noted(plain, "the baseline")
-    if measured_or_entered_at(baseline, store.visit(baseline.visit_id)) > at:
+    if measured_or_entered_at(baseline, visits[baseline.visit_id]) > at:
         return _noted(plain, "measured before the baseline")
     try:
-        offset, words = compare_devices(store, baseline, seen.device_id, record.relative, day)
-        reference, now = (as_reference(store, one) for one in (baseline, record))
-        if isinstance(now, Exam):
-            judged = _answers_judged(reference, now, rule, offset)
-        else:
-            finding = judge_ear(rule, audiogram_of(reference), now)
-            judged = {
-                "decision": finding.decision,
-                "shifts_db": tuple(finding.shifts_db.items()),
-            }
+        _, words = compare_devices(store, baseline, seen.device_id, record.relative, day)
+        before, now = (_levels(one, results.get(one.id)) for one in (baseline, record))
+        finding = judge_ear(rule, before, now)
     except Refusal as refusal:  # an occasion that cannot be compared is still an occasion
         return _noted(plain, refusal.sentence)
-    return replace(_noted(plain, words), against=baseline.id, rule=rule.name, **judged)
+    shifts = {**_shifts(before, now), **finding.shifts_db}
+    return replace(
+        _noted(plain, words),
+        against=baseline.id,
+        rule=rule.name,
+        decision=finding.decision,
+        shifts_db=tuple(sorted(shifts.items())),
+        inferred_hz=_inferred(results.get(record.id), record.ear, shifts),
+    )
 
 
 def _noted(occasion: Occasion, note: str) -> Occasion:
     return replace(occasion, note="; ".join(filter(None, (occasion.note, note))))
 
 
-def _answers_judged(
-    reference: Exam | Audiogram, now: Exam, rule: Rule, offset_sd_db: float
-) -> dict[str, Any]:
-    """The exam's own answers put to the question: the same P(rule met) as a screen's."""
-    settings = RuleSettings(device_offset_sd_db=offset_sd_db)
-    screen = Screen(reference, rule=rule, settings=settings, domain=now.domain, seed=now.seed)
-    for trial in now.trials:
-        screen.tell(trial.tone, trial.heard)
-    verdict = screen.verdict()
+def _levels(record: ExamRecord, result: ResultRecord | None) -> Audiogram:
+    """The thresholds of a full exam or an audiogram, as they were shown."""
+    if record.kind == "audiogram":
+        return Audiogram.from_dict(record.design)
+    found = None if result is None else levels_shown(result.of(record.ear).shown)
+    if found is None:
+        raise Refusal("it ended without a result")
+    return found
+
+
+def _shifts(before: Audiogram, now: Audiogram) -> dict[float, float]:
+    """At every frequency that has a threshold in both."""
+    offset = now.method_offset_db - before.method_offset_db
     return {
-        "decision": verdict.decision,
-        "p_changed": verdict.p_changed,
-        "shifts_db": tuple((shift.frequency_hz, shift.shift_db) for shift in verdict.shifts),
+        f: level - before.thresholds_db_hl[f] - offset
+        for f, level in now.thresholds_db_hl.items()
+        if f in before.thresholds_db_hl
     }
 
 
-def _as_shown(store: "Store", record: ExamRecord, plain: Occasion) -> Occasion:
-    results = store.results(record.id)
-    verdict = results[-1].shown["verdict"] if results else None
+def _as_shown(record: ExamRecord, result: ResultRecord | None, plain: Occasion) -> Occasion:
+    verdict = None if result is None else result.of(record.ear).shown["verdict"]
     if verdict is None:
         return _noted(plain, "it ended without a result")
     return replace(
@@ -224,7 +239,16 @@ def _as_shown(store: "Store", record: ExamRecord, plain: Occasion) -> Occasion:
         decision=verdict["decision"],
         p_changed=verdict["p_changed"],
         shifts_db=tuple((s["frequency_hz"], s["shift_db"]) for s in verdict["shifts"]),
+        inferred_hz=_inferred(result, record.ear, [s["frequency_hz"] for s in verdict["shifts"]]),
     )
+
+
+def _inferred(
+    result: ResultRecord | None, ear: str, frequencies_hz: Iterable[float]
+) -> tuple[float, ...]:
+    """Where a result has no tones; audiograms have none at all, and older results do not say."""
+    tested_hz = None if result is None else result.of(ear).shown.get("tested_hz")
+    return tuple(f for f in frequencies_hz if tested_hz is not None and f not in tested_hz)
 
 
 def revise_baseline(
@@ -233,6 +257,7 @@ def revise_baseline(
     """Choose the exam that an ear is compared with from now on: a professional's decision."""
     if not isinstance(reason, str) or not reason.strip():
         raise Refusal("choosing a baseline needs a reason")
+    _require_one(ear)
     record = reference_for(
         store, person_id, ear, exam_id, relative_device=_own_device(store, exam_id)
     )

@@ -1,5 +1,6 @@
 """Full audiograms among somebody's tests: their thresholds, whether they are complete, and ages."""
 
+from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import Any
 
@@ -7,7 +8,7 @@ from earshift.days import age_on
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.rules import AgeCorrection
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
-from earshift.records import Person, StoredTest
+from earshift.records import ChosenBaseline, Person, StoredTest
 
 SIX_HZ = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0)  # 29 CFR 1910.95(h)(1)
 
@@ -16,8 +17,14 @@ def levels_of(test: StoredTest) -> Audiogram | None:
     """The thresholds of an audiogram or a finished full exam, in dB HL; None of anything else."""
     if test.kind == "audiogram":
         return Audiogram.from_dict(test.design)
-    shown = test.shown or {}
-    if test.kind != "exam" or _unit(test.design) == RELATIVE_LEVEL or not shown.get("thresholds"):
+    if test.kind != "exam" or _unit(test.design) == RELATIVE_LEVEL:
+        return None
+    return levels_shown(test.shown or {})
+
+
+def levels_shown(shown: Mapping[str, Any]) -> Audiogram | None:
+    """The thresholds of one ear's result as it was shown, in its own unit; None without any."""
+    if not shown.get("thresholds"):
         return None
     heard: dict[float, float] = {}
     beyond: dict[float, float] = {}
@@ -44,6 +51,25 @@ def complete(test: StoredTest) -> bool:
         and not unreliable(test)
         and all(f in known.thresholds_db_hl or f in known.no_response_db_hl for f in SIX_HZ)
     )
+
+
+def baseline_of(
+    test: StoredTest, before: Sequence[StoredTest], chosen: Sequence[ChosenBaseline]
+) -> StoredTest | None:
+    """What a test is judged against: the baseline of its ear that was in force when it was taken.
+
+    `before` are the ear's finished tests up to it, in their order. A choice counts from the moment
+    it is made, so that it changes nothing that was found before: an audiogram that is made the
+    baseline still stands against the one before it.
+    """
+    by_id = {one.id: one for one in before}
+    for choice in reversed(chosen):
+        one = by_id.get(choice.exam_id)
+        counts = test.known_at is not None and choice.at <= test.known_at
+        if one is not None and counts and levels_of(one) is not None:
+            return one
+    usable = (one for one in before if levels_of(one) is not None and not unreliable(one))
+    return next(usable, None)
 
 
 def age_correction(person: Person, before: date | None, now: date) -> AgeCorrection | str:

@@ -1,12 +1,14 @@
 """Finding people, what may be known of them, and the visit that somebody is on today."""
 
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
+from earshift.clinic.site import site_settings
 from earshift.days import local_day
 from earshift.days import today as local_today
 from earshift.engine.refusal import Conflict, NotFound, Refusal
+from earshift.engine.values import BOTH
 from earshift.records import ExamRecord, Person, Visit
 from earshift.store import Store
 
@@ -70,6 +72,18 @@ def clean_identity(given: dict[str, Any], today: date) -> dict[str, Any]:
     return clean
 
 
+def kept_until(store: Store, person: Person) -> date | None:
+    """From which day on the rule and the site no longer ask to keep somebody's records.
+
+    None while they are employed, as far as is known, and of somebody erased. Nothing is erased by
+    itself when the day has come.
+    """
+    if person.left_on is None or person.erased_at is not None:
+        return None
+    days = site_settings(store)["retention_days"].value
+    return person.left_on + timedelta(days=int(days))
+
+
 def todays_visit(
     store: Store,
     person_id: int,
@@ -104,11 +118,15 @@ def todays_visit(
 def unfinished(
     store: Store, person_id: int, ear: str, *, simulated: bool = False
 ) -> list[ExamRecord]:
-    """Exams and screens of this ear that can be resumed, oldest first: real or simulated."""
+    """Exams and screens of this ear that can be resumed, oldest first: real or simulated.
+
+    Of "both", those of either ear as well.
+    """
     return [
         record
-        for record in store.exams(person_id, ear=ear)
+        for record in store.exams(person_id)
         if record.state in ("open", "paused")
+        and (BOTH in (ear, record.ear) or record.ear == ear)
         and (store.visit(record.visit_id).mode == "simulated") == simulated
     ]
 
@@ -119,6 +137,7 @@ def require_none_unfinished(
     """An ear has one unfinished exam at a time."""
     left = unfinished(store, person_id, ear, simulated=simulated)
     if left:
+        whose = "this person" if ear == BOTH else f"the {ear} ear"
         raise Conflict(
-            f"{{exam}} of the {ear} ear is not finished", code="unfinished-exam", exam=left[-1].id
+            f"{{exam}} of {whose} is not finished", code="unfinished-exam", exam=left[-1].id
         )

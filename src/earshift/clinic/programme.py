@@ -15,6 +15,7 @@ from earshift.store import Store, WorkFilter
 from earshift.studies.rates import wilson
 
 GROUPS = ("department", "job")
+SHIFTS = ("confirmed", "not_confirmed", "waiting", "closed")
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,13 @@ class Group:
     referrals: int = 0
 
     @property
-    def confirmed_share(self) -> tuple[float, float, float] | None:
-        """Confirmed shifts of those tested, with a 95 % interval; None when nobody was."""
-        if self.tested == 0:
-            return None
-        return (self.confirmed / self.tested, *wilson(self.confirmed, self.tested))
+    def shares(self) -> dict[str, tuple[float, float, float] | None]:
+        """Of those tested, people with a shift of each kind, with a 95 % interval; None when nobody
+        was tested."""
+        return {f"{name}_share": self._share(getattr(self, name)) for name in SHIFTS}
+
+    def _share(self, people: int) -> tuple[float, float, float] | None:
+        return None if self.tested == 0 else (people / self.tested, *wilson(people, self.tested))
 
 
 @dataclass(frozen=True)

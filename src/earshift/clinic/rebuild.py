@@ -8,6 +8,7 @@ from earshift.engine.exam import Exam
 from earshift.engine.procedure import SCHEMA
 from earshift.engine.refusal import Conflict
 from earshift.engine.screen import Screen
+from earshift.engine.values import BOTH
 from earshift.records import ExamRecord, TrialRecord
 from earshift.store import Store
 from earshift.store.trials import live_trials
@@ -28,6 +29,7 @@ def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0)
         raise Conflict("{exam} is an audiogram: it has no trials", exam=record.id)
     live = live_trials(trials)
     design = record.design
+    both = design.get("ears") == BOTH
     if record.relative:
         own = detection_level_1khz(live)
         if own is not None:  # before that nothing but practice is played
@@ -42,6 +44,7 @@ def rebuild(record: ExamRecord, trials: Sequence[TrialRecord], presses: int = 0)
                     "frequency_hz": trial.frequency_hz,
                     "level_db_hl": trial.played_db_hl,
                     "heard": trial.heard,
+                    **({"ear": trial.ear} if both else {}),
                 }
                 for trial in live
                 if trial.kind == "tone"

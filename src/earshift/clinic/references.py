@@ -1,5 +1,6 @@
 """What an ear may be compared with, and what it is compared with by default."""
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,11 +9,21 @@ from earshift.clinic.site import site_settings
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.exam import Exam
 from earshift.engine.refusal import Conflict
-from earshift.records import ExamRecord, Visit
+from earshift.records import Baseline, ExamRecord, Visit
 from earshift.store import Store
 
 UNRELIABLE = "its answers were not reliable"
 CAUTION = "Its answers were not reliable: it is used as a reference only if you choose it."
+
+
+@dataclass(frozen=True)
+class EarTests:
+    """All tests of an ear in their order, read once for whatever is asked about them."""
+
+    records: Sequence[ExamRecord]
+    visits: Mapping[int, Visit]  # of the tests, by id
+    unreliable: Collection[int]  # full exams in which silence was reported as heard too often
+    chosen: Baseline | None  # by a professional, last
 
 
 @dataclass(frozen=True)
@@ -27,25 +38,33 @@ class Choice:
     caution: str | None  # what to know before choosing it
 
 
-def choices(
-    store: Store, person_id: int, ear: str, *, relative_device: int | None = None
-) -> list[Choice]:
+def ear_tests(store: Store, person_id: int, ear: str) -> EarTests:
+    """The tests of one ear of somebody."""
+    records = store.exams(person_id, ear=ear)
+    results = store.newest_results({one.id for one in records if one.kind == "exam"})
+    return EarTests(
+        records,
+        store.visits_of({one.visit_id for one in records}),
+        {one for one, result in results.items() if result.shown.get("reliability") == "poor"},
+        store.baseline(person_id, ear),
+    )
+
+
+def choices(store: Store, tests: EarTests, *, relative_device: int | None = None) -> list[Choice]:
     """All finished full exams and audiograms of a real ear, the default one first.
 
     Then come the others that may be chosen, oldest first, and then those that may not. What is
     offered here is what `reference_for` takes. `relative_device` is a device without calibration.
     """
-    usable, _ = references(store, person_id, ear, relative_device=relative_device)
-    chosen = store.baseline(person_id, ear)
+    baseline = baseline_exam(tests, relative_device)
     quiet = int(site_settings(store)["baseline_quiet_hours"].value)
-    first = usable[0].id if usable else None
     found = []
-    for record in store.exams(person_id, ear=ear):
-        visit = store.visit(record.visit_id)
+    for record in tests.records:
+        visit = tests.visits[record.visit_id]
         if record.kind == "screen" or record.state != "done" or visit.mode == "simulated":
             continue
         reason = _why_no_reference(record, visit, False, relative_device)
-        is_baseline = record.id == (first if chosen is None else chosen.exam_id)
+        is_baseline = record.id == baseline
         found.append(
             Choice(
                 record,
@@ -53,15 +72,17 @@ def choices(
                 baseline=is_baseline,
                 default=is_baseline and reason is None,
                 reason=None if reason is None else f"{reason[0].upper()}{reason[1:]}.",
-                caution=None if reason is not None else _caution(store, record, visit, quiet),
+                caution=None
+                if reason is not None
+                else _caution(visit, record.id in tests.unreliable, quiet),
             )
         )
     return sorted(found, key=lambda one: (not one.default, one.reason is not None))
 
 
-def _caution(store: Store, record: ExamRecord, visit: Visit, quiet_hours: int) -> str | None:
+def _caution(visit: Visit, unreliable: bool, quiet_hours: int) -> str | None:
     """What to know before an exam is compared with."""
-    if _unreliable(store, record):
+    if unreliable:
         return CAUTION
     hours = visit.checklist.get("hours_since_noise")
     if hours is not None and hours < quiet_hours:
@@ -72,12 +93,11 @@ def _caution(store: Store, record: ExamRecord, visit: Visit, quiet_hours: int) -
     return None
 
 
-def baseline_exam(store: Store, person_id: int, ear: str) -> int | None:
+def baseline_exam(tests: EarTests, relative_device: int | None = None) -> int | None:
     """The exam that is an ear's baseline: the one chosen last, or the oldest usable one."""
-    chosen = store.baseline(person_id, ear)
-    if chosen is not None:
-        return chosen.exam_id
-    usable, _ = references(store, person_id, ear)
+    if tests.chosen is not None:
+        return tests.chosen.exam_id
+    usable, _ = _usable(tests, False, relative_device)
     return usable[0].id if usable else None
 
 
@@ -103,14 +123,14 @@ def reference_for(
         reason = _why_no_reference(record, visit, simulated, relative_device)
         if visit.person_id != person_id:
             reason = "it belongs to another person"
-        elif record.ear != ear:
+        elif ear not in record.ears:
             reason = f"it is of the {record.ear} ear, and ears are never mixed"
         if reason is not None:
             raise Conflict("{exam} cannot be the reference: " + reason, exam=exam_id)
-        return record
+        return record.of(ear)
     chosen = store.baseline(person_id, ear)
     if chosen is not None:
-        record = store.exam(chosen.exam_id)
+        record = store.exam(chosen.exam_id).of(ear)
         reason = _why_no_reference(record, store.visit(record.visit_id), simulated, relative_device)
         if reason is not None:
             raise Conflict(
@@ -147,23 +167,23 @@ def references(
 
     The others are pairs of an exam and a reason.
     """
+    return _usable(ear_tests(store, person_id, ear), simulated, relative_device)
+
+
+def _usable(
+    tests: EarTests, simulated: bool, relative_device: int | None
+) -> tuple[list[ExamRecord], list[tuple[int, str]]]:
     usable, reasons = [], []
-    for record in store.exams(person_id, ear=ear):
-        visit = store.visit(record.visit_id)
+    for record in tests.records:
+        visit = tests.visits[record.visit_id]
         reason = _why_no_reference(record, visit, simulated, relative_device)
-        if reason is None and _unreliable(store, record):
+        if reason is None and record.id in tests.unreliable:
             reason = f"{UNRELIABLE}: it is used only if it is chosen"
         if reason is None:
             usable.append(record)
         elif record.kind != "screen":
             reasons.append((record.id, reason))
     return usable, reasons
-
-
-def _unreliable(store: Store, record: ExamRecord) -> bool:
-    """Whether silence was reported as heard too often in a full exam."""
-    results = store.results(record.id) if record.kind == "exam" else []
-    return bool(results) and results[-1].shown.get("reliability") == "poor"
 
 
 def _why_no_reference(
@@ -183,9 +203,9 @@ def _why_no_reference(
 
 
 def as_reference(store: Store, record: ExamRecord) -> Exam | Audiogram:
-    """A stored full exam or audiogram as a screen takes it."""
+    """A stored full exam or audiogram as a screen of the record's ear takes it."""
     if record.kind == "audiogram":
         return Audiogram.from_dict(record.design)
     procedure = rebuild(record, (*carried_trials(store, record), *store.trials(record.id)))
     assert isinstance(procedure, Exam)
-    return procedure
+    return procedure if procedure.ears is None else procedure.of(record.ear)

@@ -6,7 +6,7 @@ signed and from nothing else. Whoever sees more later signs again; that is an am
 the signature before it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from earshift.acts import FollowUp, RoomNoise, ShiftFinding, Signature, WorkRelation
 from earshift.clinic.findings import findings_of
 from earshift.clinic.site import letterhead, site_settings
+from earshift.clinic.worklist import ears_meant, ears_to_keep
 from earshift.days import today
 from earshift.devices.noise import as_levels
 from earshift.engine.refusal import Conflict, Refusal
@@ -75,9 +76,11 @@ class Review:
 
 
 def _unsigned(bundle: VisitBundle) -> VisitBundle:
-    """Without what a signature itself adds."""
-    findings = tuple(replace(one, shift_since=None) for one in bundle.findings)
-    return replace(bundle, findings=findings, signatures=())
+    """Without what a signature itself adds, and what older ones did not know of a finding."""
+    later: dict[str, Any] = {"baseline_db_hl": {}, "baseline_no_response_db_hl": {}}
+    later |= {"shifts_db": {}, "at_least_hz": ()}
+    findings = tuple(replace(one, shift_since=None, **later) for one in bundle.findings)
+    return replace(bundle, findings=findings, signatures=(), seal="")
 
 
 def require_reviewer(store: Store, author: str) -> str:
@@ -165,18 +168,32 @@ def sign(
 
 
 def say_work_related(
-    store: Store, exam_id: int, related: bool | None, *, author: str, name: str, reason: str
+    store: Store,
+    exam_id: int,
+    related: bool | None,
+    *,
+    author: str,
+    name: str,
+    reason: str,
+    ears: Collection[str] = (),
 ) -> WorkRelation:
-    """A professional's word on whether a standard threshold shift is related to work."""
-    visit = store.visit(store.exam(exam_id).visit_id)
+    """A professional's word on whether a standard threshold shift is related to work: that of these
+    ears, or of every ear that the exam tested."""
+    exam = store.exam(exam_id)
+    meant = ears_meant(exam, ears)
+    visit = store.visit(exam.visit_id)
     found = findings_of(store, visit.person_id, {exam_id})
-    if not found or found[0].decision != "changed":
+    shifted = {one.ear for one in found if one.decision == "changed"}
+    if not shifted or not set(ears) <= shifted:
         raise Conflict(
             "{exam} is no full audiogram with a standard threshold shift",
             advice="only of such a one the 300 log asks whether it is related to work",
             exam=exam_id,
         )
-    return store.say_work_related(exam_id, related, author=author, name=name, reason=reason)
+    kept = ears_to_keep(exam, meant)
+    return store.say_work_related(
+        exam_id, related, author=author, name=name, reason=reason, ears=kept
+    )
 
 
 def add_follow_up(

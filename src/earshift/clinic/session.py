@@ -6,6 +6,7 @@ at the end stores the result as it was shown. The command line and the web drive
 """
 
 import copy
+import time
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -45,6 +46,9 @@ AWAY_AFTER, AWAY_LOUD, AWAY_ABOVE_DB = 5, 2, 15.0
 HELD = "paused by the examiner"
 AWAY = "the listener did not press at all for several tones, some of them well above the reference"
 WAITING = "waiting for the set-up"
+MOST_BREAKS = 40  # that a listener may make of one exam alone; then the examiner is asked
+RESTLESS = "the listener has stopped and begun again very often"
+EARLY_MS = 100.0  # by which a device's clock may be ahead of ours
 
 # Streams of chance apart from those of the engine, which uses the numbers below ten.
 _CATCH, _GAP = 11, 13
@@ -80,7 +84,7 @@ def holds(snapshot: ExamSnapshot) -> str | None:
     """Why the listener of an exam has to wait for the examiner, if they have to."""
     exam, reason = snapshot.exam, snapshot.reason
     waits = exam.state == "paused" and exam.delivery.get("answered_by") == "listener"
-    return reason if waits and reason.startswith((HELD, AWAY)) else None
+    return reason if waits and reason.startswith((HELD, AWAY, RESTLESS)) else None
 
 
 MovedOn = ExamChanged  # an older name, which programs catch
@@ -109,6 +113,7 @@ class Session:
     ) -> None:
         self.store, self.author = store, author
         self._practice = practice
+        self._given_out = (0, 0.0)  # which trial, and when
         self._begin_from(store.snapshot(exam_id), planned)
 
     def _begin_from(self, snapshot: ExamSnapshot, planned: Exam | Screen | None = None) -> None:
@@ -138,7 +143,32 @@ class Session:
         if snapshot.version == self.snapshot.version:
             self.snapshot = snapshot
         else:
+            self._go_on_from(snapshot)
+
+    def _go_on_from(self, snapshot: ExamSnapshot) -> None:
+        """Take a newer snapshot over. Answers that only came on top are told, else all are folded.
+
+        Telling gives what folding gives; it is the first fold of an exam that takes long.
+        """
+        known, count = self.snapshot, len(self.snapshot.trials)
+        new = snapshot.trials[count:]
+        on_top = (
+            snapshot.trials[:count] == known.trials
+            and snapshot.carried == known.carried
+            and snapshot.exam.design == known.exam.design
+            and snapshot.presses >= known.presses
+        )
+        if not on_top:
             self._begin_from(snapshot)
+            return
+        self.snapshot = snapshot
+        self.delivery = Delivery.from_dict(snapshot.exam.delivery)
+        self._forget()
+        for trial in live_trials(new):
+            self._tell(trial)
+        if isinstance(self.procedure, Screen | ClinicalExam):
+            for _ in range(snapshot.presses - known.presses):
+                self.procedure.tell_press()
 
     @property
     def record(self) -> ExamRecord:
@@ -191,30 +221,42 @@ class Session:
         return self._next
 
     def _choose_next(self) -> Presentation:
-        practice = self._practice_level()
+        practice = self._practice_tone()
         if practice is not None:
-            return self._present("practice", practising.PRACTICE_HZ, practice)
+            return self._present("practice", practice, practice.level_db_hl)
         tone = self.procedure.ask()
         answered = self.tones + len(self.catch_responses)
         if catch_due(self.procedure.seed, answered) or (
             self.procedure.done and self._catch_missing
         ):
-            return self._present("catch", tone.frequency_hz, None)
-        return self._present("tone", tone.frequency_hz, tone.level_db_hl)
+            return self._present("catch", tone, None)
+        return self._present("tone", tone, tone.level_db_hl)
 
-    def _present(self, kind: str, frequency_hz: float, level: float | None) -> Presentation:
-        return Presentation(len(self.trials) + 1, kind, self.record.ear, frequency_hz, level)
+    def _present(self, kind: str, tone: Tone, level: float | None) -> Presentation:
+        ear = tone.ear or self.record.ear  # silence is listened for where its tone would have been
+        return Presentation(len(self.trials) + 1, kind, ear, tone.frequency_hz, level)
 
-    def _practice_level(self) -> float | None:
-        """Level of the next practice tone; none once one was heard or the exam has begun."""
+    def _practice_tone(self) -> Tone | None:
+        """The next practice tone; none once one was heard in each ear or the exam has begun."""
         if self.delivery.relative:
-            return practising.climbing_level(self._practised_now, self._level_before, self._softest)
+            level = practising.climbing_level(
+                self._practised_now, self._level_before, self._softest
+            )
+            return None if level is None else Tone(practising.PRACTICE_HZ, level)
         begun = self.tones + len(self.catch_responses) > 0
         if begun or not (self._practice and self.delivery.practice):
             return None
         limits = self.procedure.limits or supervised_limits()
+        for ear, practised in self._practised_by_ear.items():
+            level = practising.learning_level(practised, limits, self.procedure.domain)
+            if level is not None:
+                return Tone(practising.PRACTICE_HZ, level, ear)
+        return None
+
+    @property
+    def _practised_by_ear(self) -> dict[str, list[TrialRecord]]:
         practised = practising.practice_trials(self.trials)
-        return practising.learning_level(practised, limits, self.procedure.domain)
+        return {ear: [one for one in practised if one.ear == ear] for ear in self.record.ears}
 
     @property
     def _softest(self) -> float:
@@ -246,6 +288,22 @@ class Session:
         rng = np.random.default_rng((self.procedure.seed, len(self.trials), _GAP))
         return round(rng.uniform(timing.gap_min_ms, timing.gap_max_ms))
 
+    def give_out(self) -> None:
+        """What is to be presented now goes to a device that plays it: nobody answers before that
+        can have been. Given out again it is still the first time that counts."""
+        if self._given_out[0] != self.trial_id:
+            self._given_out = (self.trial_id, time.monotonic())
+
+    def _require_played(self) -> None:
+        """Refuse an answer to what cannot have been heard yet. Who did not give it out, another
+        worker or one that was started again, does not know and refuses nothing."""
+        trial_id, given_at = self._given_out
+        soonest_ms = self.gap_ms + self.delivery.timing.window_opens_ms - EARLY_MS
+        if trial_id == self.trial_id and 1000 * (time.monotonic() - given_at) < soonest_ms:
+            raise Refusal(
+                "this is an answer to a tone before it can have been played", code="too-early"
+            )
+
     def answer(
         self, heard: object, reaction_ms: float | None = None, played_db_hl: float | None = None
     ) -> TrialRecord:
@@ -260,6 +318,15 @@ class Session:
             raise Refusal("a silent trial has no level; nothing is to be played")
         if played_db_hl is not None:
             level = finite(played_db_hl, "played_db_hl")
+        opens = self.delivery.timing.window_opens_ms
+        early = as_heard(heard) and reaction_ms is not None and reaction_ms < opens
+        if early and self.delivery.sound is not None:  # an audiometer has a window of its own
+            raise Refusal(
+                f"nobody answers a tone within {opens:g} ms of its onset",
+                code="too-early",
+                got=reaction_ms,
+            )
+        self._require_played()
         tone = Tone(asked.frequency_hz, 0.0 if level is None else level)
         self.procedure.domain.check(tone)
         trial = self._append(
@@ -289,19 +356,17 @@ class Session:
         """Let the procedure know of a trial that is among the session's already."""
         if trial.kind == "tone":
             assert trial.played_db_hl is not None
-            self.procedure.tell(Tone(trial.frequency_hz, trial.played_db_hl), trial.heard)
+            ear = None if self.procedure.ears is None else trial.ear
+            self.procedure.tell(Tone(trial.frequency_hz, trial.played_db_hl, ear), trial.heard)
         elif trial.kind == "catch" and isinstance(self.procedure, Screen | ClinicalExam):
             self.procedure.tell_catch(trial.heard)
         elif trial.kind == "practice" and self.delivery.relative:
             self.procedure = self._fold()  # it says how loud tones may be
 
-    def look_ahead(self) -> None:
-        """Work out what follows either answer, before it is given. Nothing is read or stored."""
-        if self.record.state != "open" or self.done:
-            return
-        for heard in (True, False):
-            if heard not in self._ahead:
-                self._ahead[heard] = self._after(heard)
+    def look_ahead(self, heard: bool) -> None:
+        """Work out what follows this answer, before it is given. Nothing is read or stored."""
+        if self.record.state == "open" and heard not in self._ahead and not self.done:
+            self._ahead[heard] = self._after(heard)
 
     def _after(self, heard: bool) -> "Session":
         """The session as it would be if what is asked now were answered so."""
@@ -353,19 +418,20 @@ class Session:
         last = [one for one in since if one.kind != "practice"][-AWAY_AFTER:]
         if len(last) < AWAY_AFTER or any(one.heard for one in last):
             return False
-        known = reference_thresholds(self.procedure) if isinstance(self.procedure, Screen) else []
+        return sum(self._well_above_reference(one) for one in last) >= AWAY_LOUD
+
+    def _well_above_reference(self, trial: TrialRecord) -> bool:
+        """Whether a tone was well above what its ear heard at the reference."""
+        if trial.played_db_hl is None or not isinstance(self.procedure, Screen):
+            return False
+        ear = None if self.procedure.ears is None else trial.ear
+        known = reference_thresholds(self.procedure, ear)
         if not known:
             return False
         octaves = np.log2([one.frequency_hz for one in known])
         levels = [one.level_db_hl for one in known]
-        loud = [
-            one
-            for one in last
-            if one.played_db_hl is not None
-            and one.played_db_hl
-            >= np.interp(np.log2(one.frequency_hz), octaves, levels) + AWAY_ABOVE_DB
-        ]
-        return len(loud) >= AWAY_LOUD
+        usual = np.interp(np.log2(trial.frequency_hz), octaves, levels)
+        return bool(trial.played_db_hl >= usual + AWAY_ABOVE_DB)
 
     def begin_practice_again(self, reason: str) -> None:
         """Take all practice back and set the exam aside: something in the set-up is wrong."""
@@ -398,6 +464,11 @@ class Session:
         self.procedure = self._fold()
         return voided
 
+    @property
+    def restless(self) -> bool:
+        """Whether the exam was set aside so often that somebody has to look."""
+        return self.snapshot.states > 2 * MOST_BREAKS
+
     def pause(self, reason: str = HELD) -> None:
         """Set the exam aside. Nothing is lost whether this is called or not."""
         self._set_state("paused", reason)
@@ -412,7 +483,7 @@ class Session:
             )
         self._set_state("open", reason)
         # The write above waited for an answer that a dying program may have left on its way.
-        self._begin_from(self.store.snapshot(self.record.id))
+        self._go_on_from(self.store.snapshot(self.record.id))
 
     def abandon(self, reason: str) -> None:
         """Give the exam up. Its answers stay, and it gets no result."""
@@ -433,11 +504,10 @@ class Session:
             raise Conflict(
                 "{exam} has no answers yet: there is nothing to show", exam=self.record.id
             )
-        decision = self.procedure.decision if isinstance(self.procedure, Screen) else None
-        cleared = decision in ("unchanged", "no notch")
+        cleared = {"unchanged", "no notch"} & self._decisions
         if cleared and self._catch_missing:
             raise Conflict(
-                f"{{exam}} cannot end as {decision} before at least one silent trial has been "
+                f"{{exam}} cannot end as {cleared.pop()} before at least one silent trial has been "
                 "answered",
                 exam=self.record.id,
             )
@@ -456,19 +526,29 @@ class Session:
         self._stored(1, exam=replace(self.record, state=closes_as))
         return result
 
-    def reference_words(self) -> str:
-        """The reference of a screen with its date, and whether there are others."""
-        number = self.record.reference_exam_id
-        assert number is not None
+    @property
+    def _decisions(self) -> set[str]:
+        """What a screen decides now of its ear, or of each; nothing of an exam."""
+        if not isinstance(self.procedure, Screen):
+            return set()
+        if self.procedure.ears is None:
+            return {self.procedure.decision}
+        return set(self.procedure.decisions.values())
+
+    def reference_words(self, ear: str | None = None) -> str:
+        """What a screen compares its ear with, of both this one: the exam with its date, and
+        whether there are others."""
+        ear = ear or self.record.ear
+        number = self.record.references[ear]
         record = self.store.exam(number)
         visit = self.store.visit(record.visit_id)
         day = measured_on(record, visit)
         words = f"exam {number} of {'an unknown date' if day is None else day}"
         simulated = self.store.visit(self.record.visit_id).mode == "simulated"
-        chosen = self.store.baseline(visit.person_id, record.ear)
+        chosen = self.store.baseline(visit.person_id, ear)
         if chosen is not None and chosen.exam_id == number:
             words += f", the baseline chosen by {chosen.author}"
-        usable, _ = references(self.store, visit.person_id, record.ear, simulated=simulated)
+        usable, _ = references(self.store, visit.person_id, ear, simulated=simulated)
         others = [other.id for other in usable if other.id != number]
         if others:
             words += f" (others: {', '.join(map(str, others))})"
@@ -479,7 +559,8 @@ class Session:
         """What the practice tones say about the set-up, if anything."""
         if self.delivery.relative:
             return ""
-        return practising.missed_practice(practising.practice_trials(self.trials))
+        said = {practising.missed_practice(one) for one in self._practised_by_ear.values()}
+        return " ".join(sorted(said - {""}))
 
     def view(self, ended: bool = False) -> ExamView:
         """What the exam says now, or when it has `ended`. Before the first answer that is little.
@@ -503,17 +584,15 @@ class Session:
         )
 
     @cached_property
-    def _since(self) -> str | None:
-        """When the reference was measured, as a verdict says it: the year, or in this one the day.
-
-        None where there is no reference, or nobody knows its day.
+    def _since(self) -> dict[str, str]:
+        """When each ear's reference was measured, as a verdict says it: the year, or in this one
+        the day. An ear without a reference, or with one whose day nobody knows, is not in it.
         """
-        number = self.record.reference_exam_id
-        if number is None:
-            return None
-        then = self.store.exam(number)
-        day = measured_on(then, self.store.visit(then.visit_id))
-        if day is None:
-            return None
         now = visit_day(self.store.visit(self.record.visit_id))
-        return day.isoformat() if day.year == now.year else str(day.year)
+        found = {}
+        for ear, number in self.record.references.items():
+            then = self.store.exam(number)
+            day = measured_on(then, self.store.visit(then.visit_id))
+            if day is not None:
+                found[ear] = day.isoformat() if day.year == now.year else str(day.year)
+        return found

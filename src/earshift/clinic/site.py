@@ -118,12 +118,29 @@ SETTINGS = (
         highest=365,
     ),
     Setting(
+        "retention_days",
+        "Records are kept this long after somebody has left. OSHA asks for as long as they are "
+        "employed; the law of your place may ask for more. Nothing is erased by itself",
+        0,
+        "days",
+        "29 CFR 1910.95(m)(3)(ii): audiometric test records for the duration of employment",
+        lowest=0,
+        highest=36500,
+    ),
+    Setting(
         "age_correction",
         "Standard threshold shifts are corrected for age by Appendix F, at 2000, 3000 and 4000 Hz. "
         "The 25 dB of the 300 log never are. NIOSH advises against correcting anybody for age",
         False,
         "",
         "29 CFR 1910.95(g)(10)(ii) allows it; the table is that of 30 CFR 62, which is the same",
+    ),
+    Setting(
+        "admin_second_factor",
+        "Administrators need a second factor: who has none sets one up at the next sign-in",
+        False,
+        "",
+        OWN_CHOICE,
     ),
 )
 BY_NAME = {one.name: one for one in SETTINGS}

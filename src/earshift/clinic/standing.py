@@ -6,10 +6,13 @@ screen has raised:
 
 - a screen that found a change calls for a full audiogram;
 - one that decided nothing calls for a retest, unless an older change waits already;
-- a full audiogram that meets the rule against the baseline calls for a reviewer, and so does one
-  that follows either of these and cannot be judged;
+- a full audiogram that meets the rule against the baseline calls for a reviewer; so does one that
+  the baseline has too few frequencies for, and one that follows a screen as above and cannot be
+  judged;
 - a later "unchanged", by a screen or a full audiogram, ends it; so does a reviewer who closes the
-  verdict with a reason, and a professional who makes the audiogram the baseline;
+  verdict with a reason. Choosing a baseline ends nothing: it counts for the tests after it;
+- a screen for a notch that found one calls for a reviewer, and one that decided nothing for a
+  retest, until a later one finds none. It says nothing about a change, and a change nothing of it;
 - a reviewer's signature ends the review: of a screen's change the full audiogram is still to be
   done, and of a standard threshold shift that was signed the person is to be told in writing.
 
@@ -20,13 +23,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 
-from earshift.clinic.levels import age_correction, complete, levels_of, unreliable
+from earshift.clinic.levels import age_correction, baseline_of, complete, levels_of, unreliable
 from earshift.clinic.plan import CLINIC_RULE
+from earshift.engine.question import NO_NOTCH
 from earshift.engine.refusal import Refusal
 from earshift.engine.rules import AgeCorrection, Rule, as_rule, judge_ear
 from earshift.engine.values import EARS
 from earshift.engine.verdict import NOTCH
-from earshift.records import DoneTest, HistoryOfTests, Person, Standing, StoredTest, Task
+from earshift.records import (
+    ChosenBaseline,
+    DoneTest,
+    HistoryOfTests,
+    Person,
+    Standing,
+    StoredTest,
+    Task,
+)
 
 UNFINISHED, AUDIOGRAM, RETEST, REVIEW = "unfinished", "audiogram", "retest", "review"
 LETTER = "letter"
@@ -35,16 +47,18 @@ WAITING, CONFIRMED, NOT_CONFIRMED, CLOSED = "waiting", "confirmed", "not confirm
 
 def standing_of(history: HistoryOfTests, *, age_corrected: bool = False) -> Standing:
     """What one person's tests come to, with or without age correction of OSHA's rule."""
+    begun = [one for one in history.tests if one.state in ("open", "paused")]
+    ears_of = {one.id: [other.ear for other in begun if other.id == one.id] for one in begun}
     tasks = [
-        Task(UNFINISHED, test.ear, test.day.toordinal(), test.id)
-        for test in history.tests
-        if test.state in ("open", "paused") and test.day is not None
+        Task(UNFINISHED, " ".join(ears_of[test.id]), test.day.toordinal(), test.id)
+        for test in {one.id: one for one in begun}.values()
+        if test.day is not None
     ]
     done = [test for test in history.tests if test.state == "done"]
     ears = {
         ear: _Ear(
             [test for test in done if test.ear == ear],
-            history.baselines.get(ear),
+            history.baselines.get(ear, ()),
             history.person if age_corrected else None,
         )
         for ear in EARS
@@ -52,7 +66,8 @@ def standing_of(history: HistoryOfTests, *, age_corrected: bool = False) -> Stan
     pending = [
         Task(why, ear, _ordinal(one.test), one.test.id)
         for ear, of_ear in ears.items()
-        if (one := of_ear.pending) is not None
+        for one in (of_ear.pending, of_ear.notch)
+        if one is not None
         for why in (one.why, *((REVIEW,) if one.why == AUDIOGRAM and not one.test.signed else ()))
     ]
     pending += [
@@ -95,7 +110,8 @@ def _together(tasks: Sequence[Task]) -> list[Task]:
     found: dict[tuple[str, int], Task] = {}
     for task in tasks:
         first = found.get((task.why, task.day))
-        ears = task.ears if first is None else f"{first.ears} {task.ears}"
+        # An ear may have two such: a change and a notch.
+        ears = " ".join(dict.fromkeys([*(first.ears.split() if first else ()), task.ears]))
         found[task.why, task.day] = replace(first or task, ears=ears)
     return list(found.values())
 
@@ -115,21 +131,16 @@ class _Ear:
     """The finished tests of one ear in their order, folded into what they call for."""
 
     tests: list[StoredTest]
-    chosen: int | None  # the baseline that a professional chose
+    chosen: Sequence[ChosenBaseline]  # baselines, as they were chosen
     aged: Person | None  # whose shifts are corrected for age; None: nobody's are
     pending: _Pending | None = None
+    notch: _Pending | None = None
     full_on: date | None = None
     tested_on: date | None = None
     shifts: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.levels = {test.id: levels_of(test) for test in self.tests}
-        usable = (
-            test.id
-            for test in self.tests
-            if self.levels[test.id] is not None and not unreliable(test)
-        )
-        self.baseline = next(usable, None) if self.chosen is None else self.chosen
         self.places = {test.id: place for place, test in enumerate(self.tests)}
         for test in self.tests:
             if test.day is not None:
@@ -140,6 +151,7 @@ class _Ear:
 
     def _take(self, test: StoredTest, day: date) -> None:
         if _for_a_notch(test):  # nobody was asked whether anything has changed
+            self._take_notch(test)
             return
         self.tested_on = day if self.tested_on is None else max(day, self.tested_on)
         if test.kind == "screen":
@@ -162,6 +174,15 @@ class _Ear:
         elif not test.closed and self.pending is None:
             self.pending = _Pending(RETEST, test)
 
+    def _take_notch(self, test: StoredTest) -> None:
+        decision = ((test.shown or {}).get("verdict") or {}).get("decision")
+        if decision == NOTCH:
+            self.notch = None if test.closed or test.signed else _Pending(REVIEW, test)
+        elif decision == NO_NOTCH:
+            self.notch = None
+        elif not test.closed and self.notch is None:
+            self.notch = _Pending(RETEST, test)
+
     def _take_full(self, test: StoredTest) -> None:
         decision = self._judged(test)
         if decision == "changed":
@@ -169,10 +190,9 @@ class _Ear:
             self.shifts[test.id] = CONFIRMED
         elif decision == "unchanged":
             self._settle(NOT_CONFIRMED)
-        settled = decision == "unchanged" or test.closed or test.signed or test.id == self.chosen
-        if settled:
+        if decision == "unchanged" or test.closed or test.signed:
             self.pending = None
-        elif decision == "changed" or self.pending is not None:
+        elif decision is not None or self.pending is not None:
             self.pending = _Pending(REVIEW, test)
 
     def _settle(self, word: str) -> None:
@@ -180,17 +200,28 @@ class _Ear:
         self.shifts |= {one: word for one, said in self.shifts.items() if said == WAITING}
 
     def _judged(self, test: StoredTest) -> str | None:
-        """What the rule says of a full audiogram against the baseline; None: nothing to go by."""
-        raised = None if self.pending is None else self.pending.test
-        rule = ((raised.shown or {}).get("verdict") or {}).get("rule") if raised else None
-        against = raised.reference_exam_id if raised else None
-        reference = against if self.levels.get(against or 0) is not None else self.baseline
-        before, now = self.levels.get(reference or 0), self.levels[test.id]
-        if before is None or now is None or self.places[reference or 0] >= self.places[test.id]:
+        """What the rules say of a full audiogram; None: there is nothing to go by.
+
+        The clinic's rule is asked against the baseline. Of one that follows a screen, so is the
+        screen's rule against what that was compared with, and a change by either is a change.
+        """
+        before = self.tests[: self.places[test.id]]
+        asked = [(as_rule(CLINIC_RULE), baseline_of(test, before, self.chosen))]
+        if self.pending is not None:
+            raised = self.pending.test
+            rule = ((raised.shown or {}).get("verdict") or {}).get("rule")
+            against = next((one for one in before if one.id == raised.reference_exam_id), None)
+            asked.append((_known(rule), against))
+        found = {self._compared(rule, one, test) for rule, one in asked} - {None}
+        words = ("changed", "unchanged", *found)
+        return next((word for word in words if word in found), None)
+
+    def _compared(self, rule: Rule, reference: StoredTest | None, test: StoredTest) -> str | None:
+        then = None if reference is None else self.levels[reference.id]
+        now = self.levels[test.id]
+        if reference is None or then is None or now is None:
             return None
-        asked = _known(rule)
-        age = self._age(asked, self.tests[self.places[reference or 0]].day, test.day)
-        return judge_ear(asked, before, now, age).decision
+        return judge_ear(rule, then, now, self._age(rule, reference.day, test.day)).decision
 
     def _age(self, rule: Rule, before: date | None, now: date | None) -> AgeCorrection | None:
         if self.aged is None or now is None or rule.name != CLINIC_RULE:

@@ -1,6 +1,6 @@
 """What an exam says at one moment: the view that live page, result, try-it and reports share."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from earshift.engine.audiogram import Audiogram
+from earshift.engine.ears import trials_of
 from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.rules import Rule
 from earshift.engine.screen import Screen
@@ -18,7 +19,8 @@ from earshift.engine.thresholds import (
     thresholds_from_samples,
 )
 from earshift.engine.tone import Trial
-from earshift.engine.verdict import Verdict, reliability
+from earshift.engine.values import EARS
+from earshift.engine.verdict import PersonVerdict, Verdict, reliability
 from earshift.records import TrialRecord
 
 NORMAL_95 = 1.96  # standard deviations on either side of the middle that hold 95 %
@@ -34,6 +36,7 @@ class TrialView:
 
     number: int
     kind: str
+    ear: str
     frequency_hz: float
     level: float | None
     """As played, in the unit of the exam; silence has none."""
@@ -47,6 +50,7 @@ class TrialView:
         return cls(
             number=trial.number,
             kind=trial.kind,
+            ear=trial.ear,
             frequency_hz=trial.frequency_hz,
             level=trial.played_db_hl,
             heard=trial.heard,
@@ -57,7 +61,10 @@ class TrialView:
 
 @dataclass(frozen=True)
 class ExamView:
-    """An exam or screen at one moment. Levels are in `unit`, dB HL or relative dB."""
+    """An exam or screen at one moment. Levels are in `unit`, dB HL or relative dB.
+
+    One of both ears says of itself what is said of the person, and has a view of each ear.
+    """
 
     kind: str
     """exam or screen"""
@@ -100,6 +107,8 @@ class ExamView:
     """Presentations of this exam so far, those that were taken back included."""
     trials: tuple[TrialView, ...]
     """In order; tones that a full exam took over from its screen come first."""
+    ears: tuple["ExamView", ...] = ()
+    """Of both ears: what is said of each, right first."""
 
     @property
     def catch_trials(self) -> int:
@@ -120,7 +129,7 @@ class ExamView:
     def to_result(self) -> dict[str, Any]:
         """As it is stored at the end of an exam: see `earshift.records.ResultRecord`."""
         result: dict[str, Any] = {
-            "verdict": None if self.verdict is None else self.verdict.to_dict(),
+            "verdict": self._verdict_to_dict(),
             "rule": None if self.rule is None else self.rule.to_dict(),
             "thresholds": [asdict(one) for one in self.thresholds],
             "reference_thresholds": [asdict(one) for one in self.reference_thresholds],
@@ -139,7 +148,14 @@ class ExamView:
             result["reliability"] = self.reliability
             result["attention"] = self.attention
             result["p_not_listening"] = self.p_not_listening
+        if self.ears:
+            result["ears"] = {one.ear: one.to_result() for one in self.ears}
         return result
+
+    def _verdict_to_dict(self) -> dict[str, Any] | None:
+        if isinstance(self.verdict, PersonVerdict):  # each ear's stands with the ear
+            return {"decision": self.verdict.decision, "tones": self.verdict.tones}
+        return None if self.verdict is None else self.verdict.to_dict()
 
 
 def view_of(
@@ -154,60 +170,109 @@ def view_of(
     cautions: Iterable[str] = (),
     ended: bool = False,
     judged: bool = True,
-    since: str | None = None,
+    since: Mapping[str, str] | None = None,
 ) -> ExamView:
     """The view of a procedure. Each estimate is computed once.
 
-    `since` is the year or the day of the reference, where it is known.
+    `since` is the year or the day of each ear's reference, where it is known.
     `cautions` follow the verdict's words. An exam that has `ended` says so before its state does.
     What is not `judged` has no verdict, words and thresholds yet.
     """
     verdict = procedure.verdict() if judged and isinstance(procedure, Screen) else None
-    graded, sentence, words = None, "", ""
+    before, shown, cautions = since or {}, tuple(trials), tuple(cautions)
+    graded: str | None = None
     attention: float | None = None
     p_not_listening: float | None = None
+    doubts: tuple[str, ...] = ()
     if verdict is not None:
-        graded = verdict.reliability
-        sentence, words = verdict.sentence(ear, since), verdict.said(ear, since)
-        attention, p_not_listening = verdict.attention, verdict.p_not_listening
+        graded, attention = verdict.reliability, verdict.attention
+        p_not_listening = verdict.p_not_listening
     elif judged:
-        tones = len(procedure.trials)
-        doubts: tuple[str, ...] = ()
-        graded = reliability(catch_responses, presses, tones)
+        graded = reliability(catch_responses, presses, len(procedure.trials))
         if isinstance(procedure, ClinicalExam):
             graded, doubts = procedure.reliability, procedure.notes
             attention, p_not_listening = procedure.attention, procedure.state.p_idle
-        under_way = not ended and state in ("open", "paused")
-        words = _exam_words(procedure.done, under_way, tones, graded, catch_responses, presses)
-        words = " ".join((words, *doubts))
-    return ExamView(
+    under_way = not ended and state in ("open", "paused")
+    whole = ExamView(
         kind=procedure.kind,
         ear=ear,
         state=state,
         unit=procedure.domain.intensity.unit,
         rule=procedure.rule if isinstance(procedure, Screen) else None,
         verdict=verdict,
-        sentence=sentence,
-        words=" ".join(part for part in (words, *cautions) if part) if judged else "",
+        sentence="",
+        words="",
         reliability=graded,
         attention=attention,
         p_not_listening=p_not_listening,
-        thresholds=tuple(playable_thresholds(procedure)) if judged else (),
-        reference_thresholds=(
-            tuple(reference_thresholds(procedure)) if isinstance(procedure, Screen) else ()
-        ),
-        tested_hz=tested_frequencies(procedure.trials),
-        reference_tested_hz=(
-            reference_tested_frequencies(procedure) if isinstance(procedure, Screen) else ()
-        ),
+        thresholds=(),
+        reference_thresholds=(),
+        tested_hz=(),
+        reference_tested_hz=(),
         tones=len(procedure.trials),
         max_tones=procedure.max_tones,
         catch_responses=tuple(catch_responses),
         presses=presses,
         complete=procedure.done,
         presented=presented,
-        trials=tuple(trials),
+        trials=shown,
     )
+
+    def words(said: Verdict | None, whose: str, tones: int) -> str:
+        """All that is said of an ear, or of both; nothing before the first answer."""
+        if not judged:
+            return ""
+        if said is not None:
+            told = [said.said(whose, before.get(whose))]
+        else:
+            told = [
+                _exam_words(
+                    procedure.done, under_way, tones, graded or "", catch_responses, presses
+                )
+            ]
+        return " ".join(part for part in (*told, *doubts, *cautions) if part)
+
+    def of(tested: str | None, whose: str, said: Verdict | None) -> ExamView:
+        """What is said of one ear, which is None to a procedure that knows no other."""
+        own = trials_of(procedure.trials, tested)
+        return replace(
+            whole,
+            ear=whose,
+            verdict=said,
+            sentence="" if said is None else said.sentence(whose, before.get(whose)),
+            words=words(said, whose, len(own)),
+            thresholds=tuple(playable_thresholds(procedure, tested)) if judged else (),
+            reference_thresholds=(
+                tuple(reference_thresholds(procedure, tested))
+                if isinstance(procedure, Screen)
+                else ()
+            ),
+            tested_hz=tested_frequencies(own),
+            reference_tested_hz=(
+                reference_tested_frequencies(procedure, tested)
+                if isinstance(procedure, Screen)
+                else ()
+            ),
+            tones=len(own),
+        )
+
+    if procedure.ears is None:
+        return of(None, ear, verdict)
+    person = verdict if isinstance(verdict, PersonVerdict) else None
+    parts = tuple(
+        replace(
+            of(one, one, None if person is None else getattr(person, one)),
+            trials=tuple(trial for trial in shown if trial.ear == one),
+            max_tones=-(-procedure.max_tones // 2) if person is not None else whole.max_tones,
+        )
+        for one in EARS
+    )
+    sentence = "" if person is None else person.of_person
+    told = words(None, ear, whole.tones)
+    if person is not None:
+        each = (getattr(person, one).said(one, before.get(one)) for one in EARS)
+        told = " ".join(part for part in (sentence, *each, *cautions) if part)
+    return replace(whole, sentence=sentence, words=told, ears=parts)
 
 
 def _exam_words(
@@ -221,7 +286,7 @@ def _exam_words(
     """A full exam in a sentence or two."""
     full = "Full exam" if done else "Exam under way" if under_way else "Exam ended early"
     words = f"{full}: thresholds measured with {tones} tones."
-    if graded != "good" and (any(catch_responses) or presses):
+    if graded in ("fair", "poor") and (any(catch_responses) or presses):
         words += (
             f" Reliability {graded}: {sum(catch_responses)} of {len(catch_responses)} silent "
             f"trials were reported as heard, and the button was pressed {presses} times when "
@@ -230,21 +295,32 @@ def _exam_words(
     return words
 
 
-def playable_thresholds(procedure: Exam | Screen) -> list[Threshold]:
-    """Thresholds at the frequencies that may be played; beyond what may be played, bounds."""
+def playable_thresholds(procedure: Exam | Screen, ear: str | None = None) -> list[Threshold]:
+    """Thresholds at the frequencies that may be played; beyond what may be played, bounds.
+
+    `ear` is for a procedure of both ears, here and below.
+    """
     domain, limits = procedure.domain, procedure.limits
     frequencies = domain.smooth[0].values
     if limits is None:
-        return procedure.thresholds(list(frequencies))
+        return procedure.thresholds(list(frequencies), ear=ear)
     reach = {f: r for f, r in zip(frequencies, limits.reach(domain), strict=True) if r}
-    return [within(t, *reach[t.frequency_hz]) for t in procedure.thresholds(list(reach))]
+    found = procedure.thresholds(list(reach), ear=ear)
+    return [within(t, *reach[t.frequency_hz]) for t in found]
 
 
-def p_changed_by_tone(screen: Screen, known: KnownProbabilities) -> list[float]:
+def p_changed_by_tone(
+    screen: Screen, known: KnownProbabilities, ear: str | None = None
+) -> list[float]:
     """P(changed) after every tone; `known` is kept up to date, so that none is computed twice.
 
-    What an undo has changed is computed anew. A screen by a rule remembers all of them itself.
+    What an undo has changed is computed anew. A screen by a rule remembers all of them itself. Of
+    one of both ears it is that after each of its own tones.
     """
+    if ear is not None:
+        own, track = len(trials_of(screen.trials, ear)), screen.of(ear)
+        earlier = [track.p_changed_after(count) for count in range(1, own)]
+        return [*earlier, track.p_changed] if own else []  # the other ear's answers count, too
     if screen.rule is not None:
         return [screen.p_changed_after(count) for count in range(1, len(screen.trials) + 1)]
     for count, trial in enumerate(screen.trials, start=1):
@@ -273,18 +349,25 @@ def within(threshold: Threshold, softest: float, loudest: float) -> Threshold:
     )
 
 
-def reference_thresholds(screen: Screen) -> list[Threshold]:
+def _kept_reference(screen: Screen, ear: str | None) -> dict[str, Any] | None:
+    """What the screen's design keeps of an ear's reference."""
+    kept: dict[str, Any] | None = screen.to_dict()["design"]["reference"]
+    return kept if ear is None or kept is None else kept[ear]
+
+
+def reference_thresholds(screen: Screen, ear: str | None = None) -> list[Threshold]:
     """The reference's thresholds with their band; an audiogram's are as they were written down."""
     axis = screen.domain.smooth[0]
     frequencies = axis.values
-    kept = screen.to_dict()["design"]["reference"]
+    kept = _kept_reference(screen, ear)
     if kept is None:  # a notch or a limit on thresholds does without
         return []
     if kept["kind"] == "audiogram":
         return _as_written(Audiogram.from_dict(kept["data"]), frequencies)
     if screen.rules or screen.hypotheses is not None:
-        return screen.reference_thresholds(frequencies)
-    mean, cov = screen.reference_field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
+        return screen.reference_thresholds(frequencies, ear=ear)
+    field = screen.reference_field if ear is None else screen.of(ear).reference_field
+    mean, cov = field.latent(np.array([[axis.to_model(f)] for f in frequencies]))
     draws = positive_slope_samples(
         mean, cov, [0], SAMPLES, np.random.default_rng((screen.seed, _REFERENCE))
     )
@@ -298,14 +381,16 @@ def tested_frequencies(trials: Iterable[Trial]) -> tuple[float, ...]:
     return tuple(sorted({trial.tone.frequency_hz for trial in trials}))
 
 
-def reference_tested_frequencies(screen: Screen) -> tuple[float, ...]:
+def reference_tested_frequencies(screen: Screen, ear: str | None = None) -> tuple[float, ...]:
     """Where the reference was measured, in Hz; a norm was not measured on this person."""
-    kept = screen.to_dict()["design"]["reference"] or {}
+    kept = _kept_reference(screen, ear) or {}
     if kept.get("kind") == "audiogram":
-        return tuple(one.frequency_hz for one in reference_thresholds(screen))
+        return tuple(one.frequency_hz for one in reference_thresholds(screen, ear))
     if kept.get("kind") == "exam":
-        trials = kept["data"]["trials"]
-        return tuple(sorted({float(trial["frequency_hz"]) for trial in trials}))
+        data = kept["data"]
+        spoken_of = data["design"].get("ear")  # of an exam of both ears, the one that is meant
+        own = [one for one in data["trials"] if spoken_of in (None, one.get("ear"))]
+        return tuple(sorted({float(trial["frequency_hz"]) for trial in own}))
     return ()
 
 

@@ -6,10 +6,13 @@ calls for a retest, a full audiogram, a reviewer or a letter (`earshift.clinic.s
 falls off the list by growing old.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
+from typing import TYPE_CHECKING
 
+from earshift.acts import Closing
 from earshift.clinic.devices import DeviceToday, device_today
 from earshift.clinic.site import Settled, site_settings
 from earshift.clinic.standing import (
@@ -21,15 +24,18 @@ from earshift.clinic.standing import (
     standing_of,
 )
 from earshift.engine.refusal import Conflict, Refusal
-from earshift.records import Closing, WorkRow
+from earshift.records import ExamRecord, WorkRow
 from earshift.store import Store, WorkFilter
+
+if TYPE_CHECKING:
+    from earshift.store.standings import Derive
 
 FIRST, DUE = "first", "due"
 WHYS = {
     UNFINISHED: "test not finished",
     AUDIOGRAM: "full audiogram after a change",
     RETEST: "retest: nothing was decided",
-    REVIEW: "review: changed, and nobody has signed",
+    REVIEW: "review: a finding that nobody has signed",
     LETTER: "letter: tell the person of the shift",
     FIRST: "never tested in full",
     DUE: "periodic test",
@@ -74,10 +80,18 @@ class Worklist:
 
 
 def refresh(store: Store, *, everybody: bool = False) -> int:
-    """Work out again how people stand of whom something new is known."""
+    """Work out again how people stand of whom something new is known, or all that is worked out."""
+    return store.refresh_standings(_derive(store), everybody=everybody)
+
+
+def astray(store: Store) -> list[int]:
+    """People whom the lists show otherwise than follows from their records, or not at all."""
+    return store.astray(_derive(store))
+
+
+def _derive(store: Store) -> "Derive":
     corrected = bool(site_settings(store)["age_correction"].value)
-    derive = partial(standing_of, age_corrected=corrected)
-    return store.refresh_standings(derive, everybody=everybody)
+    return partial(standing_of, age_corrected=corrected)
 
 
 def worklist(
@@ -153,27 +167,54 @@ def next_due(store: Store, person_id: int) -> date | None:
     return None if day is None else date.fromordinal(day) + interval
 
 
-def close_verdict(store: Store, exam_id: int, *, author: str, reason: str) -> Closing:
-    """A reviewer's word that nothing more has to be done about the verdict of a finished test."""
+def ears_meant(exam: ExamRecord, ears: Collection[str]) -> tuple[str, ...]:
+    """The ears that a word on an exam is about: those named, else all that it tested."""
+    if not set(ears) <= set(exam.ears):
+        tested = " and ".join(exam.ears)
+        raise Refusal(f"an ear is one of the exam's: {tested}", got=" ".join(ears))
+    return tuple(ear for ear in exam.ears if ear in ears) or exam.ears
+
+
+def ears_to_keep(exam: ExamRecord, meant: tuple[str, ...]) -> str:
+    """As the store keeps them: nothing where a word is about the whole exam."""
+    return "" if meant == exam.ears else " ".join(meant)
+
+
+def closed_ears(store: Store, exam: ExamRecord) -> dict[str, Closing]:
+    """The ears of an exam of which nothing more has to be done, each with who said so."""
+    said = {ear: one for one in store.closings(exam.id) for ear in (one.ears.split() or exam.ears)}
+    return {ear: one for ear, one in said.items() if one.closed}
+
+
+def close_verdict(
+    store: Store, exam_id: int, *, author: str, reason: str, ears: Collection[str] = ()
+) -> Closing:
+    """A reviewer's word that nothing more has to be done about the verdict of a finished test, or
+    about what it says of these ears."""
     if not reason.strip():
         raise Refusal("closing a verdict needs a reason")
     exam = store.exam(exam_id)
+    meant = ears_meant(exam, ears)
     if exam.state != "done":
         raise Conflict(f"{{exam}} is {exam.state} and has no verdict to close", exam=exam_id)
-    said = store.closings(exam_id)
-    if said and said[-1].closed:
+    if set(meant) <= set(closed_ears(store, exam)):
         raise Conflict("the verdict of {exam} is closed already", exam=exam_id)
-    return store.close_verdict(exam_id, author=author, reason=reason)
+    kept = ears_to_keep(exam, meant)
+    return store.close_verdict(exam_id, author=author, reason=reason, ears=kept)
 
 
-def reopen_verdict(store: Store, exam_id: int, *, author: str, reason: str) -> Closing:
+def reopen_verdict(
+    store: Store, exam_id: int, *, author: str, reason: str, ears: Collection[str] = ()
+) -> Closing:
     """Take a closing back: the verdict calls for what it called for before."""
     if not reason.strip():
         raise Refusal("reopening a verdict needs a reason")
-    said = store.closings(exam_id)
-    if not said or not said[-1].closed:
+    exam = store.exam(exam_id)
+    meant = ears_meant(exam, ears)
+    if not set(meant) & set(closed_ears(store, exam)):
         raise Conflict("the verdict of {exam} is not closed", exam=exam_id)
-    return store.close_verdict(exam_id, author=author, reason=reason, closed=False)
+    kept = ears_to_keep(exam, meant)
+    return store.close_verdict(exam_id, author=author, reason=reason, closed=False, ears=kept)
 
 
 def devices_to_see_to(store: Store, today: date) -> list[DeviceToday]:

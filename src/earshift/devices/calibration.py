@@ -47,7 +47,22 @@ def state(device: Device | None, calibration: Calibration | None, on: date) -> s
 
 # The daily check with a listener's own ears (29 CFR 1910.95(h)(5)): from this deviation on the
 # device goes to the laboratory before it is used again.
+NEEDS_CALIBRATION = "needs calibration"  # a check finds changes since: it is no substitute
 FAILING_DEVIATION_DB = 10.0
+
+
+# In the table of a row that says what is usual for a listener: thresholds, or whose they are.
+USUAL, USUAL_PERSON = "usual_db", "usual_person"
+
+
+def is_usual(one: Calibration) -> bool:
+    """Whether this says what is usual for a listener, and nothing of the device."""
+    return one.kind == "biological" and (USUAL in one.table or USUAL_PERSON in one.table)
+
+
+def is_check(one: Calibration) -> bool:
+    """Whether this is a daily check."""
+    return one.kind == "biological" and not is_usual(one)
 
 
 def check_fails(deviations_db: Mapping[str, Mapping[str, float]]) -> bool:
@@ -60,16 +75,16 @@ def check_fails(deviations_db: Mapping[str, Mapping[str, float]]) -> bool:
 
 
 def daily_check(calibrations: Iterable[Calibration], on: date) -> str:
-    """done, missing or failed on that day; "not needed" for what was never calibrated.
+    """done, missing or failed on that day; what was never calibrated needs that before any check.
 
     A failed check counts until the next measurement in a laboratory.
     """
     so_far = [one for one in calibrations if one.done_on <= on]
     measured = [one for one in so_far if one.kind in MEASURED_KINDS]
     if not measured:
-        return "not needed"
+        return NEEDS_CALIBRATION
     last = max(measured, key=lambda one: (one.done_on, one.id))
-    checks = [one for one in so_far if one.kind == "biological"]
+    checks = [one for one in so_far if is_check(one)]
     since = [one for one in checks if (one.done_on, one.id) > (last.done_on, last.id)]
     if any(check_fails(one.table.get("deviations_db", {})) for one in since):
         return "failed"

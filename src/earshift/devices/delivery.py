@@ -3,6 +3,7 @@
 It is stored with the exam, so that anybody can say later what was played.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from dataclasses import field as dataclass_field
 from typing import Any
@@ -18,6 +19,9 @@ from earshift.engine.checks import finite
 from earshift.engine.domain import DOMAINS, Domain
 from earshift.engine.limits import Limits
 from earshift.engine.refusal import Refusal
+from earshift.engine.values import BOTH, EARS
+
+Reach = tuple[float, float, float]
 
 CAP_DB_HL, CONFIRMED_CAP_DB_HL = SUPERVISED_CAPS[0], CONFIRMED_CAPS[0]
 
@@ -53,6 +57,7 @@ class Delivery:
     practice: bool = True
     remarks: tuple[str, ...] = ()  # what every result has to say about the equipment
     continues: int | None = None  # the screen whose tones a full exam begins with
+    references: dict[str, int] | None = None  # of a screen of both ears: each one's exam
 
     def __post_init__(self) -> None:
         if self.answered_by not in ("examiner", "listener"):
@@ -81,6 +86,7 @@ class Delivery:
         return CONFIRMED_CAPS if self.loud_confirmed else SUPERVISED_CAPS
 
     def limits(self, ear: str) -> Limits:
+        """How loud a tone may be; in a sitting of both ears, what both of them may be given."""
         cap_db_hl, cap_db_spl = self.caps
         limits = supervised_limits(min(cap_db_hl, CONFIRMED_CAP_DB_HL), confirmed=True)
         if self.mode == "self":
@@ -88,12 +94,17 @@ class Delivery:
         if self.sound is None:
             return limits
         domain = self.domain
-        device = self.sound.playable(ear, domain.smooth[0].values, cap_db_spl)
+        tested = EARS if ear == BOTH else (ear,)
+        device = _in_common(
+            [self.sound.playable(one, domain.smooth[0].values, cap_db_spl) for one in tested]
+        )
         cap = domain.intensity.values[-1] if self.relative else cap_db_hl
         return replace(limits, cap_db_hl=min(cap, limits.cap_db_hl), device=device)
 
     def to_dict(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in _PLAIN_OF_DELIVERY}
+        if self.references is not None:
+            plain["references"] = dict(self.references)
         return plain | {
             "sound": None if self.sound is None else self.sound.to_dict(),
             "timing": self.timing.to_dict(),
@@ -109,6 +120,20 @@ class Delivery:
             given["timing"] = Timing(**given["timing"])
         given["remarks"] = tuple(given.get("remarks", ()))
         return cls(**given)
+
+
+def _in_common(ears: Sequence[Sequence[Reach]]) -> tuple[Reach, ...]:
+    """What every one of these ears can be played: (frequency, softest, loudest level)."""
+    first, *others = [{frequency: ends for frequency, *ends in rows} for rows in ears]
+    common = tuple(
+        (frequency, max(low for low, _ in known), min(high for _, high in known))
+        for frequency in first
+        if all(frequency in other for other in others)
+        for known in [[one[frequency] for one in (first, *others)]]
+    )
+    if not common:
+        raise Refusal("the calibrations of the two ears have no frequency of the exam in common")
+    return common
 
 
 _PLAIN_OF_DELIVERY = (
