@@ -125,7 +125,7 @@ def _row(trial: TrialRecord, first: TrialRecord, relative: bool) -> list[object]
 
 def _sidecar(visit: VisitBundle) -> dict[str, Any]:
     exams = []
-    for bundle in visit.exams:
+    for bundle in visit.of_ears:
         result = bundle.results[-1].shown if bundle.results else {}
         exams.append(
             {

@@ -130,7 +130,7 @@ def _parse(path: Path) -> Json:
             file=path,
         )
     try:
-        data = json.loads(text, parse_constant=_no_number, object_pairs_hook=_once_each)
+        data = json.loads(text, parse_constant=_no_number, object_pairs_hook=once_each)
     except RecursionError:
         raise Refusal("{file} is nested too deeply for a FHIR file", file=path) from None
     except Refusal as error:
@@ -150,7 +150,8 @@ def _no_number(text: str) -> float:
     raise Refusal(f"{text} is not a JSON number")
 
 
-def _once_each(pairs: list[tuple[str, Any]]) -> Json:
+def once_each(pairs: list[tuple[str, Any]]) -> Json:
+    """For `json.loads`: an object in which no key comes twice, so that nobody reads another one."""
     data: Json = {}
     for name, value in pairs:
         if name in data:

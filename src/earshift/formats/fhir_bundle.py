@@ -17,6 +17,7 @@ from earshift import __version__
 from earshift.devices import calibration
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.rules import rule_title
+from earshift.engine.values import EARS
 from earshift.formats.fhir import LOCAL, TEST_DATA, UCUM, Json, codes, threshold_code
 from earshift.formats.files import whole_file
 from earshift.records import (
@@ -98,7 +99,7 @@ class _Bundle:
     def entries(self, visit: VisitBundle) -> Iterator[Json]:
         results: list[Json] = []
         words: list[str] = []
-        for exam in visit.exams:
+        for exam in visit.of_ears:
             for observation in self._observations(visit, exam, words, results):
                 if self._people.add(visit.person.id):
                     yield self._entry(f"person-{visit.person.id}", self._patient(visit.person))
@@ -119,8 +120,8 @@ class _Bundle:
             reference = exam.reference
             if reference is not None:
                 earlier = self._earlier(visit, exam, reference)
-                if earlier is not None and self._exams.add(reference.id):
-                    yield self._entry(f"exam-{reference.id}", earlier)
+                if earlier is not None and self._exams.add(_number(reference)):
+                    yield self._entry(_exam_name(reference), earlier)
             screen = self._screen(visit, exam, exam.results[-1])
             words.append(screen["valueCodeableConcept"]["text"])
         else:
@@ -128,9 +129,9 @@ class _Bundle:
             if not thresholds:
                 return
             screen = self._panel(visit, exam, thresholds)
-        name = f"exam-{record.id}"
+        name = _exam_name(record)
         results.append(self._reference(name))
-        if self._exams.add(record.id):
+        if self._exams.add(_number(record)):
             yield self._entry(name, screen)
 
     def _earlier(self, visit: VisitBundle, exam: ExamBundle, reference: ExamRecord) -> Json | None:
@@ -252,8 +253,8 @@ class _Bundle:
             if text
         ]
         derived: Json = {"display": "the reference, which is not in this bundle"}
-        if exam.reference is not None and exam.reference.id in self._exams:
-            derived = self._reference(f"exam-{exam.reference.id}")
+        if exam.reference is not None and _number(exam.reference) in self._exams:
+            derived = self._reference(_exam_name(exam.reference))
         screen["derivedFrom"] = [derived]
         one = {"system": UCUM, "code": "1", "unit": "1"}
         what = "that the rule is met" if verdict.get("rule") else "of change"
@@ -311,6 +312,16 @@ class _Bundle:
         if words:
             report["conclusion"] = " ".join([*words, NOT_DIAGNOSTIC])
         return report
+
+
+def _exam_name(record: ExamRecord) -> str:
+    """Of what an exam says of one ear: one of both ears has two panels."""
+    return f"exam-{record.id}-{record.ear}"
+
+
+def _number(record: ExamRecord) -> int:
+    """The same as a number of its own."""
+    return len(EARS) * record.id + EARS.index(record.ear)
 
 
 def _label(visit: VisitBundle) -> Json:

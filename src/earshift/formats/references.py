@@ -22,6 +22,7 @@ from earshift.simulate.classes import HIGHEST_DB_HL, LOWEST_DB_HL
 NO_RESPONSE, NOT_TESTED, THRESHOLD = "no response", "not tested", "threshold"
 MEANINGS = (NO_RESPONSE, NOT_TESTED, THRESHOLD)
 AMBIGUOUS_DB_HL = (99.0, 120.0)  # within the range of levels, but often written for "no response"
+NO_ZONE = "no-zone"  # the code of a time that could be anywhere
 MAX_ITEMS = 200_000  # audiograms and rejected rows of one file: some 300 MB of memory
 MAX_FREQUENCIES = 100  # of an ear
 MAX_TEXT = 200  # characters of a person's code or name
@@ -49,6 +50,15 @@ class Rejected:
     row: int
     reason: str
     sentence: str = field(default="", compare=False)  # the reason without what the file says
+    code: str = field(default="", compare=False)  # of the refusal
+    advice: str = field(default="", compare=False)  # which the reason ends with
+
+
+def rejected(row: int, reason: object) -> Rejected:
+    """A row with the reason, as a refusal or in words."""
+    if isinstance(reason, Refusal):
+        return Rejected(row, str(reason), reason.sentence, reason.code, reason.advice)
+    return Rejected(row, str(reason), str(reason))
 
 
 @dataclass(frozen=True)
@@ -144,7 +154,7 @@ class Options:
             raise Refusal(
                 "{value} has a decimal comma",
                 code="decimal-comma",
-                advice="if the whole file is written so, say decimal_comma",
+                advice="if the whole file is written so, say so (decimal comma)",
                 value=shown(text),
             )
         return text.replace(",", ".")
@@ -155,13 +165,19 @@ class Options:
         found = DAY_FIRST.match(text)
         if found is None:
             return text
+        first, second, year = (int(part) for part in found.groups())
         if not self.day_first:
+            begins = "begins with the day" if first > 12 else "may begin with the day or the month"
             raise Refusal(
-                "{value} may begin with the day or the month",
+                f"{{value}} {begins}",
                 code="day-first",
-                advice="if the whole file has dates such as 31.12.2026, say day_first",
+                advice="if the whole file has dates such as 31.12.2026, say so (day first)",
                 value=shown(text),
             )
+        try:
+            date(year, second, first)
+        except ValueError:
+            raise Refusal("{value} is not a date such as 31.12.2026", value=shown(text)) from None
         return f"{found[3]}-{found[2]}-{found[1]}{text[found.end() :]}"
 
     def threshold(self, value: object, explained: bool = False) -> float:
@@ -190,9 +206,10 @@ class Options:
 
     def moment(self, text: str) -> datetime:
         """A time in UTC. A date alone is taken as noon, so that it stays that date nearby."""
-        text = self.day(text)
+        written, text = text.strip(), self.day(text)
+        day_alone = re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII) is not None
         try:
-            if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
+            if day_alone:
                 local = datetime.combine(date.fromisoformat(text), time(12))
             elif re.match(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}", text, re.ASCII) and len(text) < 40:
                 local = datetime.fromisoformat(text)
@@ -201,25 +218,28 @@ class Options:
         except ValueError:
             raise Refusal(
                 "{value} is not a date or time such as 2026-05-01 or 2026-05-01 09:30:00",
-                value=shown(text),
+                value=shown(written),
             ) from None
         if not 1900 <= local.year <= 9000:
-            raise Refusal("{value} is not between 1900 and now", value=shown(text))
+            raise Refusal("{value} is not between 1900 and now", value=shown(written))
         if local.tzinfo is None:
             if self.timezone is None:
                 raise Refusal(
-                    "{value} has no time zone: give timezone, an IANA name", value=shown(text)
+                    "{value} has no time zone",
+                    code=NO_ZONE,
+                    advice="name the zone of the file (timezone), such as Europe/Berlin",
+                    value=shown(written),
                 )
             local = local.replace(tzinfo=zone_info(self.timezone))
             back = local.astimezone(UTC).astimezone(local.tzinfo)
             if back.replace(tzinfo=None) != local.replace(tzinfo=None):
                 raise Refusal(
-                    f"{{value}} does not exist on the clocks of {self.timezone}", value=text
+                    f"{{value}} does not exist on the clocks of {self.timezone}", value=written
                 )
-        at = local.astimezone(UTC)
-        if at > datetime.now(UTC):
-            raise Refusal("{value} is in the future", value=shown(text))
-        return at
+        now = datetime.now(local.tzinfo)
+        if local.date() > now.date() if day_alone else local > now:  # today has come before noon
+            raise Refusal("{value} is in the future", value=shown(written))
+        return local.astimezone(UTC)
 
 
 def _code(text: str) -> str:
@@ -283,8 +303,7 @@ class Collector:
             self._bound()
 
     def reject(self, row: int, reason: object) -> None:
-        sentence = reason.sentence if isinstance(reason, Refusal) else str(reason)
-        self._rejected.append(Rejected(row, str(reason), sentence))
+        self._rejected.append(rejected(row, reason))
         self._bound()
 
     def leave_out(self, row: int, reason: str) -> None:
@@ -339,7 +358,7 @@ def level_db_hl(value: object) -> float:
     if not LOWEST_DB_HL <= number <= HIGHEST_DB_HL:
         raise Refusal(
             f"{{level}} is not possible: levels go from {LOWEST_DB_HL} to {HIGHEST_DB_HL} dB HL; "
-            "if it is a code, map it",
+            "if it is a code, say what it means",
             level=f"{number:g} dB HL",
         )
     return number
@@ -380,17 +399,18 @@ def as_sex(text: str) -> str | None:
         raise Refusal("sex must be male, female, other or blank", got=shown(text)) from None
 
 
-def as_birth_date(text: str) -> date | None:
-    """A birth date, or none; part of a date is no date."""
+def as_birth_date(text: str, written: str = "") -> date | None:
+    """A birth date, or none; part of a date is no date. `written` is the cell as it stands."""
     text = text.strip()
+    written = written.strip() or text
     if not text:
         return None
     try:
         born = date.fromisoformat(text if len(text) == 10 else "")
     except ValueError:
-        raise Refusal("birth date must look like 1970-12-31", got=shown(text)) from None
+        raise Refusal("birth date must look like 1970-12-31", got=shown(written)) from None
     if born.year < 1880 or born > today("UTC"):
-        raise Refusal("{value} cannot be a birth date", value=text)
+        raise Refusal("{value} cannot be a birth date", value=written)
     return born
 
 

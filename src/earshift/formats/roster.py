@@ -20,6 +20,7 @@ from earshift.formats.references import (
     as_birth_date,
     as_sex,
     identifying,
+    rejected,
     shown,
 )
 from earshift.formats.sheets import numbered, table_rows
@@ -71,7 +72,7 @@ def read_roster(
     header = next(rows, [])
     places = _places(file, header, options)
     found: dict[str, Employee] = {}
-    rejected: list[Rejected] = []
+    refused: list[Rejected] = []
     for number, row in numbered(rows):
         try:
             if len(row) != len(header):
@@ -80,12 +81,12 @@ def read_roster(
             if employee.code in found:
                 raise Refusal(f"row {found[employee.code].row} has the same code")
         except Refusal as refusal:
-            rejected.append(Rejected(number, str(refusal), refusal.sentence))
+            refused.append(rejected(number, refusal))
             continue
         found[employee.code] = employee
         if len(found) > MAX_EMPLOYEES:
             raise Refusal(f"{{file}} holds more than {MAX_EMPLOYEES:,} employees", file=file)
-    return Roster(tuple(found.values()), tuple(rejected), tuple(places))
+    return Roster(tuple(found.values()), tuple(refused), tuple(places))
 
 
 def recognised(path: Path) -> list[tuple[str, str]]:
@@ -147,11 +148,11 @@ def _employee(number: int, row: list[str], places: dict[str, int], options: Opti
         if not text:
             continue
         if field == "birth_date":
-            known[field] = as_birth_date(options.day(text))
+            known[field] = as_birth_date(options.day(text), text)
         elif field == "sex":
             known[field] = as_sex(text)
         elif field in ("hired_on", "left_on"):
-            known[field] = _day(options.day(text), field)
+            known[field] = _day(options.day(text), field, text)
         else:
             known[field] = identifying(text, field)
     code = identifying(cells["code"], "the code")
@@ -160,11 +161,11 @@ def _employee(number: int, row: list[str], places: dict[str, int], options: Opti
     return Employee(number, code, {name: one for name, one in known.items() if one is not None})
 
 
-def _day(text: str, field: str) -> date:
+def _day(text: str, field: str, written: str) -> date:
     try:
         day = date.fromisoformat(text if len(text) == 10 else "")
     except ValueError:
-        raise Refusal(f"{field} must look like 2026-12-31", got=shown(text)) from None
+        raise Refusal(f"{field} must look like 2026-12-31", got=shown(written)) from None
     if not 1930 <= day.year <= 2200:
-        raise Refusal(f"{{value}} cannot be {field}", value=text)
+        raise Refusal(f"{{value}} cannot be {field}", value=written)
     return day

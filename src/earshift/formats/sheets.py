@@ -10,7 +10,7 @@ ignored: they mean different things in different systems.
 import csv
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from pathlib import Path
 
@@ -20,6 +20,7 @@ from earshift.formats.files import check_size, not_utf8, unguard
 from earshift.formats.references import (
     MAX_ITEMS,
     NO_RESPONSE,
+    NO_ZONE,
     NOT_TESTED,
     Collector,
     Ear,
@@ -146,6 +147,7 @@ class _Who:
     sex: str | None
     sd_db: float
     method_offset_db: float
+    no_zone: Refusal | None = field(default=None, compare=False)  # once all else is in order
 
 
 @dataclass(frozen=True)
@@ -174,6 +176,8 @@ class _Sheet:
                     for ear, readings in ears.items()
                     if not readings.empty
                 }
+                if who.no_zone is not None:
+                    raise who.no_zone
             except Refusal as error:
                 found.reject(number, error)
                 continue
@@ -221,6 +225,8 @@ class _Sheet:
                 if group.readings.empty:
                     raise Refusal("this audiogram has no threshold")
                 item = self._item(group.who, group.ear, group.readings, None)
+                if group.who.no_zone is not None:
+                    raise group.who.no_zone
             except Refusal as error:
                 for number in group.rows:
                     found.reject(number, error)
@@ -241,17 +247,31 @@ class _Sheet:
         if self._cell(row, "mode").strip().casefold() == "simulated":
             raise Refusal("it is simulated, not a real person's hearing")
         name = self._cell(row, "name")
+        born = self._cell(row, "birth_date")
+        measured_at, no_zone = self._moment(self._cell(row, "date").strip())
         return _Who(
             code=identifying(self._cell(row, "person"), "the person"),
-            measured_at=self.options.moment(at)
-            if (at := self._cell(row, "date").strip())
-            else None,
+            measured_at=measured_at,
             name=identifying(name, "name") if name.strip() else None,
-            birth_date=as_birth_date(self.options.day(self._cell(row, "birth_date"))),
+            birth_date=as_birth_date(self.options.day(born), born),
             sex=as_sex(self._cell(row, "sex")),
             sd_db=self._number(row, "sd_db", self.options.sd_db),
             method_offset_db=self._number(row, "method_offset_db", self.options.method_offset_db),
+            no_zone=no_zone,
         )
+
+    def _moment(self, text: str) -> tuple[datetime | None, Refusal | None]:
+        """When a row was measured. One without a zone is looked at further: it is refused in the
+        end, but whatever else is wrong with the row comes first.
+        """
+        if not text:
+            return None, None
+        try:
+            return self.options.moment(text), None
+        except Refusal as refusal:
+            if refusal.code != NO_ZONE:
+                raise
+            return replace(self.options, timezone="UTC").moment(text), refusal
 
     def _number(self, row: list[str], name: str, otherwise: float) -> float:
         cell = self._cell(row, name).strip()

@@ -194,26 +194,27 @@ def rows(visit: VisitBundle) -> Iterator[tuple[str, Row]]:
         "name": visit.person.name,
         "birth_date": visit.person.birth_date,
     }
-    for bundle in visit.exams:
+    for exam in visit.exams:
         where = {
             "person": visit.person.id,
             "visit": visit.visit.id,
             "visit_at": visit.visit.started_at,
             "zone": visit.visit.zone,
             "mode": visit.visit.mode,
-            "exam": bundle.exam.id,
-            "exam_kind": bundle.exam.kind,
-            "ear": bundle.exam.ear,
+            "exam": exam.exam.id,
+            "exam_kind": exam.exam.kind,
             **who,
         }
-        for row in _tones(bundle):
+        for row in _tones(exam):
             yield "tones", {**where, **row}
-        for row in _verdicts(bundle):
-            yield "verdicts", {**where, **row}
-        for row in _thresholds(visit, bundle):
-            yield "thresholds", {**where, **row}
-        for row in _estimates(bundle):
-            yield "estimates", {**where, **row}
+        for bundle in exam.by_ear():
+            of_ear = {**where, "ear": bundle.exam.ear}
+            for row in _verdicts(bundle):
+                yield "verdicts", {**of_ear, **row}
+            for row in _thresholds(visit, bundle):
+                yield "thresholds", {**of_ear, **row}
+            for row in _estimates(bundle):
+                yield "estimates", {**of_ear, **row}
 
 
 def _tones(bundle: ExamBundle) -> Iterator[Row]:

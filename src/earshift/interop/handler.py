@@ -7,14 +7,18 @@ StairHandler or a QuestHandler; nothing of that program is needed. All decisions
 import csv
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from earshift.engine.checks import finite
+from earshift.engine.field_exam import FieldExam
 from earshift.engine.procedure import Procedure
 from earshift.engine.refusal import Refusal
-from earshift.engine.tone import Stimulus, Tone
+from earshift.engine.thresholds import Location, locations_of
+from earshift.engine.tone import Asked, Stimulus, Tone
 
 FilePath = str | os.PathLike[str]
 COLLISIONS = ("rename", "overwrite", "fail")
@@ -22,10 +26,6 @@ COLLISIONS = ("rename", "overwrite", "fail")
 
 class Handler:
     """Gives the stimuli of an exam or screen one by one, and takes the answers.
-
-    >>> handler = Handler(exam)
-    >>> for tone in handler:
-    ...     handler.addResponse(present(tone))
 
     The loop ends when the exam is done, or after `finished = True`. A stimulus without an
     answer is a mistake in the script: the next turn is refused. In a script for a StairHandler,
@@ -73,7 +73,7 @@ class Handler:
         self.extraInfo = None if extraInfo is None else dict(extraInfo)
         self.finished = False
         self.nTrials = sitting.max_tones
-        self._open: Tone | None = None
+        self._open: Asked | None = None
         self._rows: list[dict[str, Any]] = []
         self._other: list[dict[str, Any]] = []  # by the stimulus, the open one's last
         self._experiment: Any = None
@@ -82,7 +82,14 @@ class Handler:
         return self
 
     def __next__(self) -> Any:
-        """The next stimulus (its level, with `levels`), which then waits for its answer."""
+        """The next stimulus (its level, with `levels`), which then waits for its answer.
+
+        Returns:
+            A `Tone` or `Stimulus`, or its level.
+
+        Raises:
+            Refusal: where the one before got no answer.
+        """
         if self._open is not None and not self.finished:
             raise Refusal(f"{self._open} got no answer: call addResponse before the next one")
         if self.finished or self.sitting.done:
@@ -99,7 +106,7 @@ class Handler:
     next = __next__  # for scripts that take a stimulus without a loop
 
     @property
-    def stimulus(self) -> Tone | None:
+    def stimulus(self) -> Asked | None:
         """The tone that waits for its answer, if any."""
         return self._open
 
@@ -134,48 +141,103 @@ class Handler:
         names = dict.fromkeys(name for other in self._other for name in other)
         return {name: [other.get(name) for other in self._other] for name in names}
 
-    def addResponse(self, response: object, intensity: float | None = None) -> None:
-        """Take the answer: True or 1 for heard. `intensity`: the level that was really presented.
+    def addResponse(self, result: object, intensity: float | None = None) -> None:
+        """Take the answer. Bad input changes nothing.
 
-        Bad input changes nothing.
+        Args:
+            result: True or 1 for heard (correct), False or 0 for missed.
+            intensity: the level that was really presented, in the unit of the exam's levels.
+
+        Raises:
+            Refusal: where nothing waits for an answer, or for an answer or a level that is none.
         """
         if self._open is None:
             raise Refusal("there is no stimulus to answer: take one from the loop first")
-        stimulus = self._open
+        stimulus: Tone | Stimulus = self._open
         if intensity is not None:
-            stimulus = self._at_level(stimulus, finite(intensity, "intensity"))
-        self.sitting.tell(stimulus, response)
+            stimulus = self._at_level(self._open, finite(intensity, "intensity"))
+        self.sitting.tell(stimulus, result)
         self._rows.append(self.sitting.trials[-1].to_dict())
         self._open = None
         if self._experiment is not None:
             self._experiment.addData(f"{self.name}.response", self.data[-1])
 
-    def _at_level(self, stimulus: Tone, level: float) -> Tone:
+    addData = addResponse  # noqa: N815 - its name in old scripts
+
+    def mean(self, place: Location = ()) -> float:
+        """Mean of the threshold as the answers leave it, as a QuestHandler's.
+
+        Args:
+            place: frequency in Hz, or a place on other axes; none where there is one function.
+
+        Returns:
+            A level in the unit of the exam's levels.
+
+        Raises:
+            Refusal: of a screen, an exam of both ears, or for a place outside the domain.
+        """
+        return self._of_threshold(place, lambda draws: float(draws.mean()))
+
+    def quantile(self, p: float = 0.5, place: Location = ()) -> float:
+        """Where the threshold lies below with probability `p`; `place` as of `mean`.
+
+        Returns:
+            A level in the unit of the exam's levels.
+
+        Raises:
+            Refusal: as of `mean`, or for a `p` that is no probability.
+        """
+        if not 0.0 <= finite(p, "p") <= 1.0:
+            raise Refusal("p must be a probability", got=p)
+        return self._of_threshold(place, lambda draws: float(np.quantile(draws, p)))
+
+    def _of_threshold(self, place: Location, number: Callable[[Any], float]) -> float:
+        exam = self.sitting
+        if not isinstance(exam, FieldExam):
+            raise Refusal("an exam has thresholds to estimate; a screen's are in its verdict")
+        locations, _ = locations_of(exam.domain, [place])
+        draws = exam._curves(locations, exam._spoken_of(None)).threshold[:, 0]
+        axis = exam.domain.intensity
+        ends = axis.model_values[0], axis.model_values[-1]  # as `thresholds` cuts them
+        return axis.from_model(number(np.clip(draws, *ends)))
+
+    def _at_level(self, stimulus: Tone, level: float) -> Tone | Stimulus:
         name = self.sitting.domain.intensity.name
         values = {**stimulus.to_dict(), name: level}
         if isinstance(stimulus, Tone):
             return Tone(**values)
         return Stimulus(tuple(values.items()))
 
-    def addOtherData(self, name: str, value: Any) -> None:
+    def addOtherData(self, dataName: str, value: Any) -> None:
         """Keep something else with the present stimulus, such as a reaction time.
 
         That is the one that waits for its answer, or else the newest that got one.
+
+        Args:
+            dataName: of the column; not one of the exam's own.
+            value: what JSON can hold, if `saveAsJson` is to write it.
+
+        Raises:
+            Refusal: before the first stimulus, or for a name of the exam's own.
         """
         if not self._other:
             raise Refusal("there is no answer yet that other data could belong to")
-        if name in (*self.sitting.domain.names, "ear", "heard"):
-            raise Refusal(f"{name!r} is the exam's own: give other data another name")
-        self._other[-1][name] = value
+        if dataName in (*self.sitting.domain.names, "ear", "heard"):
+            raise Refusal(f"{dataName!r} is the exam's own: give other data another name")
+        self._other[-1][dataName] = value
         if self._experiment is not None:
-            self._experiment.addData(name, value)
+            self._experiment.addData(dataName, value)
 
     def setExp(self, exp: Any) -> None:
-        """Tell PsychoPy's ExperimentHandler of every answer; its `addLoop` calls this."""
+        """Tell PsychoPy's ExperimentHandler `exp` of every answer; its `addLoop` calls this."""
         self._experiment = exp
 
     def getExp(self) -> Any:
-        """The ExperimentHandler that is told, if any."""
+        """The ExperimentHandler that is told, if any.
+
+        Returns:
+            The ExperimentHandler, or None.
+        """
         return self._experiment
 
     @property
@@ -200,6 +262,12 @@ class Handler:
             fileCollisionMethod: what happens where the file exists: "rename" writes beside it,
                 "overwrite" over it, "fail" is refused.
             encoding: of the text.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            Refusal: for a file that exists, where asked; for a method that is none.
         """
         path = Path(fileName)
         if path.suffix not in (".csv", ".tsv", ".txt"):
@@ -217,13 +285,22 @@ class Handler:
 
     def saveAsJson(
         self,
-        path: FilePath | None,
+        fileName: FilePath | None = None,
         encoding: str = "utf-8",
         fileCollisionMethod: str = "overwrite",
     ) -> str | None:
         """Write the exam (`Exam.from_dict` reads it back) and the rows with their other data.
 
-        With None for a path it gives the text.
+        Args:
+            fileName: of the file; None gives the text instead.
+            encoding: of the text.
+            fileCollisionMethod: as of `saveAsText`.
+
+        Returns:
+            The text, where there is no file.
+
+        Raises:
+            Refusal: for other data that JSON cannot hold, or a file that exists, where asked.
         """
         data: dict[str, Any] = {"exam": self.sitting.to_dict(), "rows": self.rows}
         if self.extraInfo is not None:
@@ -232,13 +309,17 @@ class Handler:
             text = json.dumps(data, indent=1, allow_nan=False)
         except (TypeError, ValueError) as error:
             raise Refusal(f"other data must be what JSON can hold: {error}") from None
-        if path is None:
+        if fileName is None:
             return text
-        _free(Path(path), fileCollisionMethod).write_text(text + "\n", encoding=encoding)
+        _free(Path(fileName), fileCollisionMethod).write_text(text + "\n", encoding=encoding)
         return None
 
     def saveAsPickle(self, *_: Any, **__: Any) -> None:
-        """Refused: a pickle runs whatever code it holds when it is read."""
+        """Refused: a pickle runs whatever code it holds when it is read.
+
+        Raises:
+            Refusal: always.
+        """
         raise Refusal(
             "a handler is not saved as a pickle: reading one runs whatever code it holds, and only "
             "the version that wrote it can read it",
@@ -246,7 +327,11 @@ class Handler:
         )
 
     def saveAsExcel(self, *_: Any, **__: Any) -> None:
-        """Refused: a table in text serves every program."""
+        """Refused: a table in text serves every program.
+
+        Raises:
+            Refusal: always.
+        """
         raise Refusal(
             "a handler is not saved as a workbook",
             advice="saveAsText('x.csv') writes a table that Excel opens",

@@ -8,7 +8,7 @@ not the client's: a message cannot loosen them, and data saved under looser ones
 import json
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import IO, Any
 
 from earshift.devices.delivery import CAP_DB_HL, supervised_limits
@@ -17,6 +17,7 @@ from earshift.engine.checks import finite, whole
 from earshift.engine.domain import DOMAINS, Domain, as_domain
 from earshift.engine.exam import ClinicalExam, Exam
 from earshift.engine.limits import Limits
+from earshift.engine.prior import Prior
 from earshift.engine.reference import Reference, reference_from_dict
 from earshift.engine.refusal import Refusal
 from earshift.engine.rule_settings import NotchSettings, RuleSettings
@@ -44,7 +45,7 @@ FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 _COMMON = ("ears", "seed", "max_tones", "domain", "other_ear", "transducer")
 _OF_FIELDS = {"strategy": "level_set", "halton_tones": 5, "guess": 0.01, "lapse": 0.02}
 OPTIONS = {
-    "exam": (*_COMMON, "reference", "precision_db", *_OF_FIELDS),
+    "exam": (*_COMMON, "reference", "precision_db", *_OF_FIELDS, "prior"),
     "screen": (*_COMMON, "reference", "rule", "rules", "protocol", "hypotheses", "settings"),
 }
 
@@ -111,9 +112,9 @@ class Conversation:
             raise Refusal("options must be an object", got=given)
         unknown = [name for name in given if name not in OPTIONS[kind]]
         if unknown:
-            raise Refusal(
-                f"options of a {kind} are {', '.join(OPTIONS[kind])}; got {', '.join(unknown)}"
-            )
+            whose = "an exam" if kind == "exam" else "a screen"
+            known = ", ".join(OPTIONS[kind])
+            raise Refusal(f"options of {whose} are {known}; got {', '.join(unknown)}")
         built = self._built(given)
         limits = supervised_limits(cap_db_hl) if self.limited else None
         if kind == "exam":
@@ -133,6 +134,8 @@ class Conversation:
             built["other_ear"] = _audiogram(built["other_ear"])
         if built.get("reference") is not None:
             built["reference"] = _reference(built["reference"])
+        if built.get("prior") is not None:
+            built["prior"] = _prior(built["prior"])
         if built.get("settings") is not None:
             kind = NotchSettings if built.get("hypotheses") else RuleSettings
             try:
@@ -219,7 +222,7 @@ class Conversation:
 def _exam(built: Mapping[str, Any], limits: Limits | None) -> Exam:
     """A clinical exam; one of fields where its settings or other axes than a tone's ask for it."""
     domain = as_domain(built.get("domain", "audiometer"))
-    if domain.of_tones and not _OF_FIELDS.keys() & built.keys():
+    if domain.of_tones and not {*_OF_FIELDS, "prior"} & built.keys():
         return Exam.clinical(**built, limits=limits)
     needless = [name for name in ("reference", "precision_db") if name in built]
     if needless:
@@ -301,6 +304,17 @@ def _audiogram(given: Any) -> Audiogram:
         return Audiogram.from_dict(full)
     except TypeError:
         raise Refusal("an audiogram has thresholds_db_hl: frequency in Hz to dB HL") from None
+
+
+def _prior(given: Any) -> Prior:
+    """What is expected, by the names of a `Prior`'s parameters."""
+    if not isinstance(given, dict):
+        raise Refusal('prior must be an object such as {"threshold": 8, "spread": 0.5}', got=given)
+    try:
+        return Prior.from_dict(given)
+    except (KeyError, TypeError):
+        names = ", ".join(field.name for field in fields(Prior))
+        raise Refusal(f"a prior has {names}; got {', '.join(given)}") from None
 
 
 def _hertz(text: str) -> float:

@@ -8,6 +8,7 @@ from earshift.records import ExamBundle, ResultRecord, TrialRecord, VisitBundle,
 from earshift.report.appendix import worked_out
 from earshift.report.audiogram import Played, Reading
 from earshift.report.content import Fact, Section, Table
+from earshift.report.findings import as_shown, finding_sentence
 from earshift.report.shifts import shift_drawing
 from earshift.report.tables import picture, readings, shift_table, threshold_table
 from earshift.report.text import (
@@ -105,7 +106,7 @@ def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section
     complete = shown.get("complete", exam.state == "done")
     means = words.exam_done_means if complete else words.exam_not_done_means
     stored = paragraph(shown["words"], words) + " " if shown.get("words") else ""
-    return replace(
+    section = replace(
         section,
         headline=words.exam_done,
         words=stored + means,
@@ -115,6 +116,42 @@ def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section
             *_exam_reliability(shown, words),
         ),
         table=threshold_table(exam, now, words),
+    )
+    return _against_baseline(section, bundle, visit, now, played, words)
+
+
+def _against_baseline(
+    section: Section,
+    bundle: ExamBundle,
+    visit: VisitBundle,
+    now: list[Reading],
+    played: list[Played],
+    words: Words,
+) -> Section:
+    """A full audiogram with what the rule says of it first, and the baseline beside it."""
+    exam = bundle.exam
+    found = [one for one in visit.findings if (one.exam_id, one.ear) == (exam.id, exam.ear)]
+    if not found:
+        return section
+    (finding,) = found
+    shown = as_shown(finding)
+    verdict, reference = shown["verdict"], readings(shown, "reference_thresholds")
+    # Of a typed or imported audiogram every threshold was measured.
+    tested_hz = [each.frequency_hz for each in now if each.tested or exam.kind == "audiogram"]
+    marked_hz = () if exam.kind == "audiogram" else tested_hz
+    section = replace(
+        section,
+        headline=headline(finding.decision, words),
+        sentence=finding_sentence(finding, words.review),
+        alarming=finding.is_shift,
+    )
+    if not reference:  # signed when a finding did not hold them yet
+        return section
+    return replace(
+        section,
+        shifts=shift_drawing(exam.ear, verdict, shown["rule"], tested_hz, words),
+        table=shift_table(exam, now, reference, verdict, marked_hz, words),
+        picture=picture(exam, now, reference, played, words),
     )
 
 
@@ -136,7 +173,7 @@ def _audiogram_section(
         )
         for each in sorted(now, key=lambda each: each.frequency_hz)
     ]
-    return replace(
+    section = replace(
         section,
         headline=words.exam_done,
         words=words.audiogram_means,
@@ -152,6 +189,7 @@ def _audiogram_section(
         picture=picture(exam, now, [], [], words),
         appendix=worked_out(bundle, None, section_kind, visit.visit.zone, words),
     )
+    return _against_baseline(section, bundle, visit, now, [], words)
 
 
 def _reference_readings(bundle: ExamBundle, shown: Data) -> list[Reading]:
@@ -202,7 +240,9 @@ def _reliability(stored: Data, words: Words) -> str:
     text = words.reliabilities.get(grade, one_line(grade, words))
     attention, doubt = number(stored.get("attention")), number(stored.get("p_not_listening"))
     if doubt is not None and doubt > WORTH_SAYING:
-        return words.in_doubt.format(reliability=text, doubt=percent(doubt, words))
+        said = words.in_doubt.format(reliability=text, doubt=percent(doubt, words))
+        undecided = stored.get("reason") == "listener in doubt"
+        return words.too_doubtful.format(said=said) if undecided else said
     if attention is not None:
         return words.attention.format(reliability=text, attention=percent(attention, words))
     return text
@@ -230,7 +270,8 @@ def _silence(counts: Data, words: Words) -> str:
 
 def _reference(bundle: ExamBundle, zone: str, words: Words) -> str:
     if bundle.reference is None:
-        kind = mapping(bundle.exam.design.get("reference")).get("kind")
+        kept = mapping(bundle.exam.design.get("reference"))
+        kind = mapping(kept.get(bundle.exam.ear, kept)).get("kind")
         if bundle.exam.reference_exam_id is not None:
             return words.reference_exam.format(
                 kind=words.kinds["exam"], id=bundle.exam.reference_exam_id

@@ -7,9 +7,11 @@ and the 300 log stand beside it, each with what it rests on.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
+from typing import Any
 
 from earshift.acts import RoomNoise, ShiftFinding, Signature
 from earshift.devices.noise import check_noise, noise_words
+from earshift.engine.rules import RULES
 from earshift.records import VisitBundle
 
 
@@ -29,13 +31,13 @@ class ReviewWords:
         }
     )
     shift: str = (
-        "{ear}: average at 2, 3 and 4 kHz {size} than at the baseline {baseline}: {means} "
+        "{ear}: average at 2, 3 and 4 kHz {size} the baseline {baseline}: {means} "
         "(10 dB or more; 29 CFR 1910.95(g)(10)(i))."
     )
-    worse: str = "{least}{db} dB worse"
-    better: str = "{db} dB better"
-    same: str = "neither worse nor better"
-    unknown: str = "not measured, neither now nor"
+    worse: str = "is {least}{db} dB worse than at"
+    better: str = "is {db} dB better than at"
+    same: str = "is neither worse nor better than at"
+    unknown: str = "cannot be compared with"
     at_least: str = "at least "
     dated: str = "of {day}"
     undated: str = "without a date"
@@ -59,6 +61,7 @@ class ReviewWords:
     signed: str = "Electronically signed by {name}, {meaning}, on {at}."
     amends: str = "This amends the signature of {name} of {at}."
     account: str = "Account: {author}. SHA-256 of what was signed: {sha256}."
+    seal: str = "Seal of all records at that moment (earshift db check --seal): {seal}."
     from_signed: str = "This report is made from what was signed."
     erased: str = "What was signed was erased with the person; its SHA-256 stays."
     unsigned: str = "Nobody has signed this visit."
@@ -66,6 +69,7 @@ class ReviewWords:
 
 ENGLISH_REVIEW = ReviewWords()
 LIMIT_DB_HL = 25  # 29 CFR 1904.10(a)
+STS = RULES["osha-sts"]
 
 
 def decibels(value: float) -> str:
@@ -98,19 +102,78 @@ def finding_sentences(finding: ShiftFinding, words: ReviewWords = ENGLISH_REVIEW
             means=words.means[finding.decision],
         )
     ]
-    if finding.shift_db is not None and finding.age_db is not None:
+    worse = finding.shift_db is None or finding.shift_db > 0  # age explains no improvement
+    if finding.shift_db is not None and finding.age_db is not None and worse:
         said.append(
             (words.age_counts if finding.age_counts else words.age_shown).format(
                 age=decibels(finding.age_db), rest=decibels(finding.shift_db - finding.age_db)
             )
         )
-    elif finding.age_missing:
+    elif finding.age_missing and worse:
         said.append(words.age_missing.format(why=finding.age_missing))
     if finding.decision == "changed":
         said.append(_recordable(finding, words))
     if finding.closed:
         said.append(words.closed)
     return said
+
+
+def finding_sentence(finding: ShiftFinding, words: ReviewWords = ENGLISH_REVIEW) -> str:
+    """What a reader sees first: the shift with its rule, and with age where that decides."""
+    said = finding_sentences(finding, words)
+    return " ".join(said[:2] if finding.age_counts and (finding.shift_db or 0) > 0 else said[:1])
+
+
+def as_shown(finding: ShiftFinding) -> dict[str, Any]:
+    """A finding in the shape of a screen's stored result, for the same pictures and tables.
+
+    Thresholds of audiograms have no intervals: either end is the value itself.
+    """
+    (criterion,) = STS.criteria
+    db = finding.shift_db
+    return {
+        "verdict": {
+            "decision": finding.decision,
+            "rule": STS.name,
+            "shifts": [
+                {
+                    "frequency_hz": float(f),
+                    "shift_db": shift,
+                    "low_db": shift,
+                    "high_db": shift,
+                    "censored": float(f) in finding.at_least_hz,
+                }
+                for f, shift in finding.shifts_db.items()
+            ],
+            "amount": None
+            if db is None
+            else {
+                "what": "mean",
+                "frequencies_hz": list(criterion.frequencies_hz),
+                "low_db": db,
+                "middle_db": db,
+                "high_db": db,
+                "rule_db": criterion.at_least_db,
+                "unit": "",
+                "beyond": finding.at_least,
+            },
+        },
+        "rule": STS.to_dict(),
+        "reference_thresholds": [
+            {
+                "frequency_hz": float(f),
+                "level_db_hl": level,
+                "low_db_hl": level,
+                "high_db_hl": level,
+                "censored": censored,
+            }
+            for levels, censored in (
+                (finding.baseline_db_hl, None),
+                (finding.baseline_no_response_db_hl, "above"),
+            )
+            for f, level in levels.items()
+        ],
+    }
 
 
 def _recordable(finding: ShiftFinding, words: ReviewWords) -> str:
@@ -162,5 +225,7 @@ def review_sentences(
     if not bundle.signatures:
         return tuple(said)
     said.append(" ".join(signature_sentences(bundle.signatures, moments, words)))
+    if bundle.seal:
+        said.append(words.seal.format(seal=bundle.seal))
     erased = bundle.person.erased_at is not None
     return (*said, words.erased if erased else words.from_signed)

@@ -76,10 +76,10 @@ def compose_letter(bundle: VisitBundle, site: Letterhead) -> Letter:
 
 
 def _paragraphs(bundle: VisitBundle, shifts: Sequence[ShiftFinding]) -> tuple[str, ...]:
-    ears = " and ".join(EARS[one.ear] for one in shifts)
+    ears = f"your {EARS[shifts[0].ear]}" if len({one.ear for one in shifts}) == 1 else "both ears"
     first = (
         f"your hearing was tested on {_long(shifts[0].day)}. Compared with your earlier test, the "
-        f"baseline, we found a change for the worse in your {ears}:"
+        f"baseline, we found a change for the worse in {ears}:"
     )
     found = [_found(one) for one in shifts]
     others = [

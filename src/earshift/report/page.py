@@ -11,7 +11,7 @@ from itertools import zip_longest
 from earshift.days import age_on
 from earshift.devices import calibration
 from earshift.engine.refusal import Refusal
-from earshift.engine.values import EARS
+from earshift.engine.values import BOTH, EARS
 from earshift.records import Note, Person, Visit, VisitBundle
 from earshift.report.content import Fact, Letterhead, NoteText, Page, Section
 from earshift.report.ear import ear_section, untested
@@ -23,6 +23,7 @@ from earshift.report.text import (
     map_text,
     moment,
     one_line,
+    paragraph,
     plain,
     shortened,
     unbroken,
@@ -33,13 +34,13 @@ from earshift.report.words import Words
 def compose(bundle: VisitBundle, words: Words, site: Letterhead | None = None) -> Page:
     """The report of a visit in words, by the site that gives it."""
     visit, person = bundle.visit, bundle.person
-    for each in bundle.exams:
+    for each in bundle.of_ears:
         if each.exam.ear not in EARS:
             raise Refusal(f"an ear is 'right' or 'left', got {each.exam.ear!r}")
     kinds = {each.exam.kind for each in bundle.exams}
     simulated = visit.mode == "simulated"
     sections = {
-        ear: [ear_section(each, bundle, words) for each in bundle.exams if each.exam.ear == ear]
+        ear: [ear_section(each, bundle, words) for each in bundle.of_ears if each.exam.ear == ear]
         for ear in EARS
     }
     page = Page(
@@ -153,6 +154,10 @@ def _visit_facts(bundle: VisitBundle, words: Words) -> tuple[Fact, ...]:
         Fact(words.calibration, _calibration(bundle, words)),
         Fact(words.visit_id, str(visit.id)),
     ]
+    for each in bundle.exams:
+        for result in each.results[-1:] if each.exam.ear == BOTH else ():
+            said = paragraph(result.shown.get("sentence") or result.shown.get("words"), words)
+            facts.append(Fact(words.both_ears, said))
     if visit.checklist:
         items = "; ".join(
             f"{str(name).replace('_', ' ')}: {plain(value, words)}"
@@ -220,7 +225,7 @@ def _note(note: Note, bundle: VisitBundle, words: Words) -> NoteText:
         about.format(
             moment=moment(note.at, bundle.visit.zone, words),
             author=one_line(note.author, words),
-            ear=words.ears[ear] if ear else "",
+            ear=words.ears.get(ear, words.both_ears) if ear else "",
         ),
         note.text,
     )

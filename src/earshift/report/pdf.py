@@ -196,10 +196,9 @@ class _Sheet:
                 self._place(pair)
         for line in self._closing():
             self._place([[line]])
-        before = self.pdf.page_no()
         self._place([self._sign_here()])
         appendix = self._appendix()
-        if appendix and self.pdf.page_no() == before:  # else a page has just begun
+        if appendix and self.pdf.page_no() == 1:  # what was found has a page of its own
             self._turn()
         for line in appendix:
             self._place([[line]])
@@ -231,11 +230,11 @@ class _Sheet:
         cautions = [line for text in page.cautions for line in self._caution(text, self.width)]
         cautions = [_space(1.0), *cautions]
         site = [
-            *self._lines(page.site.name, HEADING, self.width),
-            *self._lines(page.site.address, BODY, self.width),
+            *self._lines(page.site.name, HEADING, self.half),
+            *self._lines(page.site.address, BODY, self.half),
         ]
-        heading = self._lines(page.heading, TITLE, self.width)
-        return [[[*site, *heading]], [person, visit], [cautions]]
+        heading = self._lines(page.heading, TITLE, self.half if site else self.width)
+        return [[heading, site], [person, visit], [cautions]]
 
     def _ears(self, sections: Sequence[Section]) -> list[tuple[Column, ...]]:
         """Both ears' columns, with pictures that are smaller when the page would be too short."""

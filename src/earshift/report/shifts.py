@@ -6,6 +6,7 @@ frequency; elsewhere there is the bar alone. Worse is down.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil, floor
 
 from earshift.engine.rules import ThresholdRule
 from earshift.report.audiogram import (
@@ -24,7 +25,8 @@ from earshift.report.words import Words
 
 WIDTH_MM, PLOT_MM = 85.5, 24.0
 LEFT_MM, TOP_MM, RIGHT_MM, BOTTOM_MM = 11.0, 5.5, 13.5, 4.5
-LEAST_DB, MOST_DB = (-20.0, 30.0), (-40.0, 80.0)  # the axis reaches at least and at most so far
+LEAST_DB, MOST_DB = (-20.0, 30.0), (-140.0, 140.0)  # of the axis; no ear shifts by more
+ROOM_DB = 2.0  # between the outermost cap and the frame
 
 
 @dataclass(frozen=True)
@@ -48,8 +50,8 @@ def shift_drawing(
     lines = _rule_lines(rule)
     ends = [value for bar in bars for value in (bar.low_db, bar.high_db)] + [db for db, _ in lines]
     axis = _Axis(
-        max(MOST_DB[0], min(LEAST_DB[0], *ends)),
-        min(MOST_DB[1], max(LEAST_DB[1], *ends)),
+        max(MOST_DB[0], min(LEAST_DB[0], 10 * floor((min(ends) - ROOM_DB) / 10))),
+        min(MOST_DB[1], max(LEAST_DB[1], 10 * ceil((max(ends) + ROOM_DB) / 10))),
         len(bars),
     )
     marks: list[Mark] = _grid(axis, words)
@@ -64,8 +66,10 @@ def shift_drawing(
         marks.append(Label((WIDTH_MM, axis.y(db)), text, 2.1, centred=False))
     for number_, bar in enumerate(bars):
         marks += _bar(axis, number_, bar, COLOURS[ear])
+    points = all(bar.low_db == bar.high_db for bar in bars)  # two audiograms have no intervals
+    point = words.shift_alone if points else words.shift_point
     told = ", ".join(
-        words.shift_point.format(name=bar.name, low=signed(bar.low_db), high=signed(bar.high_db))
+        point.format(name=bar.name, low=signed(bar.low_db), high=signed(bar.high_db))
         for bar in bars
     )
     return Drawing(
@@ -73,7 +77,7 @@ def shift_drawing(
         height=TOP_MM + PLOT_MM + BOTTOM_MM,
         marks=tuple(marks),
         title=words.shift_picture.format(ear=words.ears[ear]),
-        description=words.shift_told.format(points=told),
+        description=(words.shifts_told if points else words.shift_told).format(points=told),
     )
 
 

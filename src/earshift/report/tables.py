@@ -76,7 +76,8 @@ def shift_table(
         words.censored_key if censored else "",
         words.apart_key if apart else "",
     )
-    title = words.table_title.format(ear=words.ears[exam.ear], unit=words.units[exam.unit])
+    title = words.table_title_audiogram if exam.kind == "audiogram" else words.table_title
+    title = title.format(ear=words.ears[exam.ear], unit=words.units[exam.unit])
     return Table(title, columns, tuple(rows), tuple(filter(None, key)))
 
 
@@ -156,9 +157,11 @@ def _level(reading: Reading | None, words: Words) -> str:
         return MISSING
     value = decibels(reading.level_db_hl)
     low, high = decibels(reading.low_db_hl), decibels(reading.high_db_hl)
+    if reading.no_response and low == MISSING:
+        return words.no_response.format(value=value)
     # An end of the interval that was cut with the estimate says nothing.
     if reading.no_response:
-        text = words.beyond if low in (value, MISSING) else words.beyond_from
+        text = words.beyond if low == value else words.beyond_from
     elif reading.better:
         text = words.below if high in (value, MISSING) else words.below_to
     else:
@@ -167,6 +170,6 @@ def _level(reading: Reading | None, words: Words) -> str:
 
 
 def _interval(value: str, low: str, high: str, words: Words) -> str:
-    if MISSING in (low, high):
+    if MISSING in (low, high) or low == value == high:
         return value
     return words.with_interval.format(value=value, low=low, high=high)

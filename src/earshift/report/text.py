@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
 from earshift.days import local_time
+from earshift.engine.amount import in_percent
 from earshift.engine.refusal import Refusal
 from earshift.report.words import Words
 
@@ -90,12 +91,10 @@ def probability(verdict: Data, words: Words) -> str:
 
 
 def percent(p: float, words: Words) -> str:
-    """A probability to one decimal, and never a certainty that is only rounding."""
-    if p < 0.001:
-        return words.below.format(value="0.1%")
-    if p > 0.999:
-        return words.beyond.format(value="99.9%")
-    return f"{100 * p:.1f}%"
+    """As the verdict's sentence says it, and never a certainty that is only rounding."""
+    if p < 0.0005:
+        return words.below.format(value="0.1 %")
+    return words.beyond.format(value="99.9 %") if p > 0.9995 else in_percent(p)
 
 
 def counted(value: object, words: Words) -> str:

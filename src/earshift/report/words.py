@@ -93,6 +93,8 @@ class Words:
         }
     )
 
+    both_ears: str = "Both ears"
+
     # One ear
     ears: Mapping[str, str] = field(
         default_factory=lambda: {"right": "Right ear", "left": "Left ear"}
@@ -136,8 +138,8 @@ class Words:
         }
     )
     exam_done: str = "Thresholds"
-    exam_done_means: str = "Model estimates with 95% intervals."
-    exam_not_done_means: str = "The exam was not completed. Model estimates with 95% intervals."
+    exam_done_means: str = "Model estimates with 95 % intervals."
+    exam_not_done_means: str = "The exam was not completed. Model estimates with 95 % intervals."
     audiogram_means: str = "Copied from another source; not measured with earshift."
 
     rule: str = "Rule"
@@ -156,10 +158,16 @@ class Words:
     no_catch_trials: str = "none played"
     reliability: str = "Reliability"
     reliabilities: Mapping[str, str] = field(
-        default_factory=lambda: {"good": "good", "fair": "fair", "poor": "POOR"}
+        default_factory=lambda: {
+            "good": "good",
+            "fair": "fair",
+            "poor": "POOR",
+            "not assessed": "not assessed: no silent trial was given",
+        }
     )
     attention: str = "{reliability}; attentive at the last tone: {attention}"
     in_doubt: str = "{reliability}; probability that the answers do not follow the tones: {doubt}"
+    too_doubtful: str = "{said}; a result needs less than 1 %"
     measured: str = "Measured"
     source: str = "Source"
 
@@ -181,7 +189,7 @@ class Words:
     reference_other_ear: str = "The reference is from the other ear: do not compare them."
 
     # The table and the picture
-    table_title: str = "{ear}: levels in {unit}, with 95% intervals"
+    table_title: str = "{ear}: levels in {unit}, with 95 % intervals"
     table_title_audiogram: str = "{ear}: hearing levels in dB HL"
     frequency: str = "Hz"
     column_reference: str = "Reference"
@@ -223,14 +231,16 @@ class Words:
         default_factory=lambda: {"mean": "average", "least": "least", "most": "most"}
     )
     shift_point: str = "{name} {low} to {high}"
-    shift_told: str = "95% intervals of the shift in dB: {points}."
+    shift_told: str = "95 % intervals of the shift in dB: {points}."
+    shift_alone: str = "{name} {low}"
+    shifts_told: str = "Shift in dB: {points}."
     legend: str = (
         "Symbols: ○ right ear, × left ear, where tones were given; line and shade: estimate and "
-        "95% interval. Grey dashed: reference. ▲ tone heard, ▽ not heard, repeated ones side by "
+        "95 % interval. Grey dashed: reference. ▲ tone heard, ▽ not heard, repeated ones side by "
         "side. Arrow ↙ ↘: no response up to that level."
     )
     legend_shifts: str = (
-        "Shifts: bars are 95% intervals, ◆ where tones were given, dashed where the rule begins."
+        "Shifts: bars are 95 % intervals, ◆ where tones were given, dashed where the rule begins."
     )
 
     # Small print
@@ -243,9 +253,13 @@ class Words:
         "Decides when the answers are {factor} times more likely one way than the other. "
         "Prevalence assumed before the first tone: {prevalence}. At most {tones} tones."
     )
-    device_offset: str = "Allowance for a level difference from the reference's device: SD {sd} dB."
+    device_offset: str = (
+        "Allowance for a level difference from the reference's device: SD {sd} dB. Unchanged is "
+        "then said of the levels as measured; the probability also counts that the device might "
+        "hide a shift."
+    )
     measured_until: str = (
-        "Measures until every 95% interval is within {precision} dB to either side; at most "
+        "Measures until every 95 % interval is within {precision} dB to either side; at most "
         "{tones} tones."
     )
     effective_size: str = "Effective sample size behind these numbers: {sizes}."
@@ -266,7 +280,7 @@ class Words:
     appendix: str = "How this was worked out"
     appendix_means: str = (
         "Thresholds, shifts and probabilities are estimated together from all answers, by a model "
-        "of how people hear and answer; a 95% interval holds the true value for 95 of 100 such "
+        "of how people hear and answer; a 95 % interval holds the true value for 95 of 100 such "
         "ears. Where no tone was given, a value follows from its neighbours and from what is "
         "usual."
     )
