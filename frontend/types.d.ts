@@ -52,7 +52,11 @@ declare global {
   type ExamSummary = Whole<Schemas["ExamSummary"]>;
   type HistoryPoint = Whole<Schemas["HistoryPoint"]>;
   type Note = Whole<Schemas["NoteShown"]>;
+  type ShownSession = Whole<Schemas["ShownSession"]>;
   type Device = Whole<Schemas["Device"]>;
+  type GuidedStep = Whole<Schemas["GuidedStep"]>;
+  type Checks = Whole<Schemas["Checks"]>;
+  type PlayableRange = Whole<Schemas["PlayableRange"]>;
   type Fingerprint = Schemas["Fingerprint"];
   type Rule = Whole<Schemas["RuleShown"]>;
   type Retspl = Whole<Schemas["RetsplShown"]>;

@@ -1,16 +1,18 @@
 """The clinic in the browser: a JSON API over the library's own calls, and the pages that use it."""
 
+import ctypes
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from earshift import __version__
 from earshift.store import Store
 from earshift.store.accounts import Accounts
-from earshift.web import listen, pages, signin
+from earshift.web import account, audit, listen, pages, signin
 from earshift.web.live import Sessions
 from earshift.web.routes import (
+    checks,
     day,
     devices,
     exams,
@@ -23,7 +25,7 @@ from earshift.web.routes import (
     visits,
     worklist,
 )
-from earshift.web.security import Guard, add_error_handlers
+from earshift.web.security import Guard, add_error_handlers, nothing_twice
 from earshift.web.settings import Settings
 
 __all__ = ["Settings", "create_app", "worker"]
@@ -46,16 +48,17 @@ def create_app(settings: Settings) -> FastAPI:
         description="Has this ear's hearing changed since its reference exam?",
         docs_url=None,  # the framework's own pages load scripts from elsewhere
         redoc_url=None,
-        openapi_url="/api/openapi.json",
+        openapi_url=pages.API_SCHEMA,
         redirect_slashes=False,
         lifespan=lifespan,
+        dependencies=[Depends(nothing_twice)],
     )
     app.state.settings, app.state.store = settings, store
     app.state.accounts = Accounts(store)
     app.state.sessions = Sessions(store)
     parts = (
-        *(signin, people, imports, day, worklist, review, programme, devices),
-        *(tests, exams, visits, simulated, listen),
+        *(signin, account, audit, people, imports, day, worklist, review, programme),
+        *(devices, checks, tests, exams, visits, simulated, listen),
     )
     for part in parts:
         app.include_router(part.router)
@@ -67,4 +70,16 @@ def create_app(settings: Settings) -> FastAPI:
 
 def worker() -> FastAPI:
     """The app of one of several worker processes, by the settings that `earshift serve` left."""
+    _share_memory()
     return create_app(Settings.from_environment())
+
+
+def _share_memory() -> None:
+    """Let threads share what others have freed: the persons of many exams go through many threads.
+
+    The C library would give each thread a pool of its own, of which nothing comes back. Where it is
+    not glibc, there is nothing to set.
+    """
+    arenas = -8  # M_ARENA_MAX of malloc.h
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(arenas, 2)

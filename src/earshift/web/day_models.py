@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from earshift.web.models import Answer, Device, ExamSummary, Input, Line, Person, Words
+from earshift.web.models import Answer, Device, Ear, ExamSummary, Input, Line, Person, Words
 
 ProgrammeBy = Literal["department", "job"]
 
@@ -88,11 +88,17 @@ class NewSetting(Input):
     reason: Words
 
 
+class NewClosing(Input):
+    reason: Words
+    ears: Annotated[tuple[Ear, ...], Field(max_length=2)] = ()  # of the exam's; none: all of them
+
+
 class ClosingShown(Answer):
     closed: bool
     at: datetime
     author: str
     reason: str
+    ears: str  # such as "left"; empty: all that the exam tested
 
 
 class ProgrammeGroup(Answer):
@@ -112,7 +118,11 @@ class ProgrammeGroup(Answer):
     protectors: int  # fitted or refitted
     trainings: int
     referrals: int
-    confirmed_share: tuple[float, float, float] | None  # of the tested, with a 95 % interval
+    # Of the tested, each with a 95 % interval.
+    confirmed_share: tuple[float, float, float] | None
+    not_confirmed_share: tuple[float, float, float] | None
+    waiting_share: tuple[float, float, float] | None
+    closed_share: tuple[float, float, float] | None
 
 
 class Programme(Answer):

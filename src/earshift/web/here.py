@@ -35,9 +35,9 @@ class Clinic:
     def today(self) -> date:
         return today(self.settings.zone)
 
-    def viewed(self, user: Identity, subject: str) -> None:
-        """A line in the audit: this was shown to that user."""
-        record_view(self._request, user, subject)
+    def viewed(self, user: Identity, subject: str, action: str = "view", **details: object) -> None:
+        """A line in the audit: this was shown to that user. `details` are nothing typed."""
+        record_view(self._request, user, subject, action, **details)
 
     def row(self, kind: str, handle: str) -> int:
         """The row of a random id."""
@@ -71,6 +71,14 @@ class Clinic:
         return views.exam(
             self.store, self.accounts, session, user, position=views.position(session.snapshot)
         )
+
+
+def qr_code(text: str) -> list[str]:
+    """A text as a QR code, rows of 1 and 0 without the quiet zone around them."""
+    import segno
+
+    code = segno.make_qr(text, error="m")
+    return ["".join("1" if dark else "0" for dark in row) for row in code.matrix]
 
 
 Here = Annotated[Clinic, Depends(Clinic)]

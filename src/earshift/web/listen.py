@@ -13,9 +13,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request
 
 from earshift.clinic.devices import require_same_conditions
-from earshift.clinic.session import Session
+from earshift.clinic.session import RESTLESS, Session
 from earshift.days import today
-from earshift.engine.refusal import Conflict
+from earshift.engine.refusal import Conflict, Refusal
 from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web import models as m
@@ -93,6 +93,7 @@ class Booth:
         position = self._exams.index(session.record.id) + 1
         answer = views.play(session, m.Counted(now=position, of=len(self._exams)))
         if answer.presentation is not None:
+            session.give_out()
             answer.presentation.trial += position * TRIALS_OF_EXAM
         last = position == len(self._exams)
         if answer.state == "done" and last:
@@ -105,7 +106,9 @@ class Booth:
     def _verdicts(self) -> Iterator[m.Released]:
         for exam_id in self._exams:
             for result in self._store.results(exam_id)[-1:]:
-                yield views.released(self._store.exam(exam_id), result.shown)
+                exam = self._store.exam(exam_id)
+                for ear in exam.ears:
+                    yield views.released(exam.of(ear), result.of(ear).shown)
 
 
 Here = Annotated[Booth, Depends(Booth)]
@@ -137,6 +140,8 @@ def answer(given: m.GivenAnswer, here: Here) -> m.Play:
     exam_id, trial_id = here.of_trial(given.trial)
     if exam_id is None or not here.in_force(exam_id):
         return now(here)
+    if given.heard and given.reaction_ms is None:
+        raise Refusal("a press says how long after the tone's onset it came", code="too-early")
     with here.sessions.answering(
         exam_id,
         here.listener.name,
@@ -163,6 +168,8 @@ def stop(stopped: m.Stopped, here: Here) -> m.Play:
         exam_id, trial_id = here.of_trial(stopped.trial or 0)
         if stopped.trial is None or exam_id == session.record.id:
             break_off(session, None if stopped.trial is None else trial_id, stopped.reason)
+            if session.restless and session.record.state == "paused" and session.held is None:
+                session.pause(RESTLESS)
         return here.play(session)
 
 

@@ -25,7 +25,9 @@ from earshift.web import live_models as lm
 from earshift.web import views
 
 MOST_PRESSES = 300
-KEPT = 100  # exams at once, a few MB each; the one that was answered longest ago is forgotten
+KEPT = 200  # exams at once, a few MB each; the one that was answered longest ago is forgotten
+FINISHED_KEPT = 8  # of these, with a result: the page that shows it asks a few times more
+ASIDE_S = 0.5  # for which work ahead of time waits at most while somebody waits for an answer
 
 
 @dataclass
@@ -44,6 +46,9 @@ class Sessions:
         self._store = store
         self._open: OrderedDict[int, _Open] = OrderedDict()
         self._lock = threading.Lock()
+        self._finished: OrderedDict[int, None] = OrderedDict()
+        self._waiting = 0  # requests that work on an exam now
+        self._nobody_waits = threading.Condition(self._lock)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lookahead")
         self._warm = threading.Event()
 
@@ -73,10 +78,34 @@ class Sessions:
             return found
 
     @contextmanager
+    def _alone(self, exam_id: int) -> Iterator[_Open]:
+        """The exam for this request alone; work ahead of time steps aside meanwhile."""
+        entry = self._of(exam_id)
+        with self._lock:
+            self._waiting += 1
+        try:
+            with entry.lock:
+                yield entry
+                if entry.session is not None:
+                    self._keep_few(exam_id, finished=entry.session.record.state == "done")
+        finally:
+            with self._nobody_waits:
+                self._waiting -= 1
+                self._nobody_waits.notify()
+
+    def _keep_few(self, exam_id: int, finished: bool) -> None:
+        """Forget all but the newest of the exams that are finished."""
+        with self._lock:
+            self._finished.pop(exam_id, None)
+            if finished:
+                self._finished[exam_id] = None
+            while len(self._finished) > FINISHED_KEPT:
+                self._open.pop(self._finished.popitem(last=False)[0], None)
+
+    @contextmanager
     def looking(self, exam_id: int, author: str) -> Iterator[Session]:
         """The session as stored now, for this request alone as long as it looks."""
-        entry = self._of(exam_id)
-        with entry.lock:
+        with self._alone(exam_id) as entry:
             yield self._current(entry, exam_id, author)
 
     @contextmanager
@@ -87,8 +116,7 @@ class Sessions:
 
         An exam that was just opened is `planned` already.
         """
-        entry = self._of(exam_id)
-        with entry.lock:
+        with self._alone(exam_id) as entry:
             session = self._current(entry, exam_id, author, planned)
             entry.session = None  # what fails halfway is read anew
             yield session
@@ -124,8 +152,7 @@ class Sessions:
         Sent twice, late or out of order it changes nothing. When the last tone is answered, the
         result is stored and the exam closed.
         """
-        entry = self._of(exam_id)
-        with entry.lock:
+        with self._alone(exam_id) as entry:
             session = self._current(entry, exam_id, author)
             self.settle(session)
             delivery = session.delivery
@@ -174,10 +201,15 @@ class Sessions:
 
     def _look_ahead(self, exam_id: int) -> None:
         # The store is not asked: if it has changed, whoever answers next will find out.
-        entry = self._of(exam_id)
-        with entry.lock:
-            if entry.session is not None:
-                entry.session.look_ahead()
+        for heard in (True, False):
+            with self._nobody_waits:
+                self._nobody_waits.wait_for(lambda: self._waiting == 0, ASIDE_S)
+                entry = self._open.get(exam_id)
+            if entry is None:
+                return
+            with entry.lock:
+                if entry.session is not None:
+                    entry.session.look_ahead(heard)
 
     # What an examiner sees
 
@@ -191,7 +223,10 @@ class Sessions:
             if stored:
                 return views.live_as_stored(session, stored[-1])
         return views.live(
-            session.view(), session.procedure, self._of(session.record.id).probabilities
+            session.view(),
+            session.procedure,
+            self._of(session.record.id).probabilities,
+            views.findings_of_exam(self._store, session.record),
         )
 
 

@@ -8,6 +8,7 @@ from earshift.web.models import Answer, ThresholdShown
 class TrialShown(Answer):
     number: int
     kind: str  # tone, catch, practice
+    ear: str
     frequency_hz: float
     level: float | None
     heard: bool
@@ -89,3 +90,4 @@ class Live(Answer):
     rule_lines: list[RuleLine]
     p_changed: list[ProbabilityAt]
     limits: DecisionLimits | None
+    ears: list["Live"]  # of both ears in one sitting: each one's part, and no picture above

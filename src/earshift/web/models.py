@@ -205,6 +205,7 @@ class LastTest(Answer):
 class PersonFile(Person):
     last_test: LastTest | None
     next_due: date | None  # of the next full audiogram; null: an ear has none yet
+    kept_until: date | None  # by rule and site; null while employed, or erased
     others: list[Person]  # other records of the same person
     exams: list[ExamSummary]
     baselines: dict[str, EarBaseline]
@@ -282,7 +283,7 @@ class CalibrationShown(Answer):
 
 
 class DailyCheck(Answer):
-    state: str  # done, missing, failed, not needed
+    state: str  # done, missing, failed, needs calibration
     on: date | None
 
 
@@ -355,7 +356,7 @@ class Checklist(Input):
 
 class NewTest(Input):
     kind: Literal["screen", "exam"]
-    ears: Annotated[list[Ear], Field(min_length=1, max_length=2)]
+    ears: Annotated[list[Ear | Literal["both"]], Field(min_length=1, max_length=2)]
     rule: Line | None = None
     protocol: Line | None = None
     notch: bool = False  # instead of a rule: is there a notch around 3-6 kHz?
@@ -388,6 +389,7 @@ class SoundShown(Answer):
 class PresentationShown(Answer):
     trial: int
     practice: bool
+    ear: str
     frequency_hz: float
     level: float | None
     dbfs: float | None
@@ -433,7 +435,7 @@ class Play(Answer):
 
     state: str  # check, held, play, done, over, ended
     exam: Counted
-    ear: str
+    ear: str  # right, left or both; each presentation has its own
     sound: SoundShown
     timing: TimingAsked
     progress: Progress

@@ -16,10 +16,13 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from fastapi.staticfiles import StaticFiles
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
+from starlette.types import Receive, Scope, Send
 
 from earshift import __version__
 from earshift.engine.rules import TITLES
-from earshift.web.identity import Admin, Examiner, Identity
+from earshift.web.identity import ACCOUNT_PAGE, Admin, Examiner, Identity
+from earshift.web.security import Asking
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -36,13 +39,16 @@ EXAMINER_PAGES = {
     "/devices": "devices",
     "/rooms": "rooms",
     "/devices/{handle}": "device",
+    "/devices/{handle}/check": "daily_check",
     "/booths": "booths",
+    ACCOUNT_PAGE: "account",
     "/import": "import",
     "/try": "try",
     "/about": "about",
     "/api/docs": "docs",
 }
 ADMIN_PAGES = {"/users": "users", "/audit": "audit"}
+API_SCHEMA = "/api/openapi.json"
 LISTENER_TEXTS = "listen."  # which no other page needs
 
 router = APIRouter(include_in_schema=False)
@@ -52,7 +58,19 @@ def install(app: FastAPI) -> None:
     """Give an app the pages, their scripts and styles, and errors that a person can read."""
     app.include_router(router)
     app.mount("/static", _Static(packages=[("earshift.web", "static")]), name="static")
+    app.add_middleware(_CompressPublic, compresslevel=6)
     app.add_exception_handler(HTTPException, _readable(app.exception_handlers[HTTPException]))
+
+
+class _CompressPublic(GZipMiddleware):
+    """Compress what holds no secret, and no more: how small an answer becomes tells what is in it.
+
+    What is answered to somebody signed in may repeat a part of the request beside a secret.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        public = scope["type"] == "http" and scope["path"].startswith(("/static/", API_SCHEMA))
+        await (super().__call__ if public else self.app)(scope, receive, send)
 
 
 class _Static(StaticFiles):
@@ -116,7 +134,7 @@ for _path, _name in ADMIN_PAGES.items():
 def _of_address(request: Request) -> dict[str, Any]:
     return {
         "handle": str(request.path_params.get("handle", "")),
-        "api_address": request.app.openapi_url or "",
+        "api_address": API_SCHEMA,
         "single_user": request.app.state.settings.single_user,
     }
 
@@ -134,6 +152,8 @@ def _readable(as_json: Any) -> Callable[[Request, Exception], Awaitable[Response
         if path.startswith("/api/") and path not in EXAMINER_PAGES:
             response: Response = await as_json(request, error)
             return response
+        if isinstance(error, Asking):  # only the page of one's own account is open now
+            return RedirectResponse(ACCOUNT_PAGE, 303)
         if error.status_code == 401:
             wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
             after = "" if wanted == "/" else f"?next={quote(wanted, safe='')}"

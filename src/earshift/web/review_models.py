@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from earshift.web.models import Answer, ExamSummary, Id, Input, Line, Person, Words
+from earshift.web.models import Answer, Ear, ExamSummary, Id, Input, Line, Person, Words
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -62,6 +62,16 @@ class VisitReview(Answer):
     follow_ups: list[FollowUpShown]
 
 
+class ClosedEar(Answer):
+    """A verdict on an ear of which a reviewer said that nothing more has to be done."""
+
+    exam: str
+    ear: str
+    author: str
+    at: datetime
+    reason: str
+
+
 class ReviewShown(Answer):
     """A visit as a reviewer sees it."""
 
@@ -77,6 +87,7 @@ class ReviewShown(Answer):
     obstacle: str  # why it cannot be signed
     letter: bool  # a standard threshold shift was signed
     letter_by: date | None
+    closed: list[ClosedEar]
 
 
 class NewSignature(Input):
@@ -85,6 +96,9 @@ class NewSignature(Input):
     seen: Sha256
     amends: Sha256 | None = None
     reason: Annotated[str, Field(max_length=4000, pattern=r"^[^\x00-\x08\x0b-\x1f\x7f]*$")] = ""
+    password: Annotated[str, Field(max_length=1000)] = ""
+    """The signer's own, typed for this signature; a single user has none."""
+    code: Annotated[str, Field(max_length=60)] = ""
 
 
 class NewFollowUp(Input):
@@ -97,6 +111,7 @@ class NewFollowUp(Input):
 
 class NewWorkRelation(Input):
     related: bool | None
+    ears: Annotated[tuple[Ear, ...], Field(max_length=2)] = ()  # of the exam's; none: all of them
     name: Name
     reason: Words
 

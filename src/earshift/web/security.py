@@ -5,6 +5,7 @@ that keep a page to itself; a log and errors that never repeat what was sent.
 """
 
 import ipaddress
+import json
 import logging
 import time
 import traceback
@@ -23,6 +24,8 @@ from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from earshift.engine.refusal import Conflict, NotFound, Refusal, Trouble
+from earshift.formats.fhir import once_each
+from earshift.store.accounts import BROWSER_KNOWN
 from earshift.web.settings import Settings
 
 log = logging.getLogger("earshift.web")
@@ -45,10 +48,14 @@ HEADERS = {
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 ONE_YEAR = "max-age=31536000"
-ONCE = ("host", "origin", "authorization", "content-length", "x-csrf-token", "cookie")
+ONCE = (
+    *("host", "origin", "authorization", "content-length", "x-csrf-token", "cookie"),
+    "x-forwarded-proto",
+)
 NOT_LAUNCHED = (
     "This earshift is only for the person who started it. Use the link that `earshift serve` "
-    "printed. Each link works once: for a new one, stop the program and start it again."
+    "printed. Each link works once, and what it opens ends after 30 minutes of inactivity: press "
+    "Enter in the program's window for a new link, or start the program again."
 )
 FAILED = "something went wrong on the server; see its log"
 BROKEN = "the database is not working properly; see the server's log"
@@ -58,6 +65,10 @@ TROUBLE = {
     "database-read-only": "the database cannot be written to: nothing was stored",
     "database-role": "the server's role in the database may not do this: nothing was stored",
     "database-lost": "the server has lost its database. What was stored before is safe. Try again",
+    "disk-broken": "the server's disk refuses to read or write: nothing was stored. "
+    "Tell whoever looks after it",
+    "disk-unconfirmed": "the server's disk did not confirm what was written. Check whether it was "
+    "stored before you repeat it",
     "database-gone": "the database was moved or replaced: nothing was stored. "
     "The server has to be started again",
 }
@@ -128,8 +139,10 @@ class Guard:
             return _told(HTTPStatus.FORBIDDEN, "this server answers only its proxy")
         if headers.get("x-forwarded-proto", "https") != "https":
             return _told(HTTPStatus.FORBIDDEN, "use an address that begins with https")
-        # The last one is what the proxy itself saw; those before it are what it was told.
-        client = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+        # The last one is what the proxy itself saw; those before it are what it was told, be it in
+        # the same header or in one of their own.
+        told = ",".join(headers.getlist("x-forwarded-for"))
+        client = told.rpartition(",")[2].strip()
         scope["client"] = (client, 0)
         scope["scheme"] = "https"
         return None
@@ -173,8 +186,13 @@ def session_of(headers: Headers, settings: Settings) -> str | None:
     return cookie_parser(headers.get("cookie", "")).get(settings.cookie) or None
 
 
+def browser_of(headers: Headers, settings: Settings) -> str:
+    """The secret of a browser in which somebody has signed in before."""
+    return cookie_parser(headers.get("cookie", "")).get(settings.browser_cookie, "")
+
+
 class _Answer:
-    """Sends an answer with the headers that all have, and the session's cookie if it is new."""
+    """Sends an answer with the headers that all have, and cookies that are new."""
 
     def __init__(self, scope: Scope, send: Send, settings: Settings) -> None:
         self._scope, self._send, self._settings = scope, send, settings
@@ -190,18 +208,24 @@ class _Answer:
                 headers["Strict-Transport-Security"] = ONE_YEAR
             if not (self._scope["path"].startswith(STATIC) and self.status < 400):
                 headers["Cache-Control"] = "no-store"
-            cookie: str | None = self._scope["state"].get("cookie")
-            if cookie is not None:
-                headers.append("Set-Cookie", self._cookie(cookie))
+            state = self._scope["state"]
+            if "cookie" in state:
+                lasts = None if state["cookie"] else 0
+                cookie = self._cookie(self._settings.cookie, state["cookie"], lasts)
+                headers.append("Set-Cookie", cookie)
+            if "browser" in state:
+                lasts = int(BROWSER_KNOWN.total_seconds())
+                cookie = self._cookie(self._settings.browser_cookie, state["browser"], lasts)
+                headers.append("Set-Cookie", cookie)
         await self._send(message)
 
-    def _cookie(self, secret: str) -> str:
-        """A cookie for this site's pages only; an empty secret takes it away."""
-        parts = [f"{self._settings.cookie}={secret}", "Path=/", "HttpOnly", "SameSite=Strict"]
+    def _cookie(self, name: str, secret: str, seconds: int | None) -> str:
+        """A cookie for this site's pages only, until the browser closes if no time is given."""
+        parts = [f"{name}={secret}", "Path=/", "HttpOnly", "SameSite=Strict"]
+        if seconds is not None:
+            parts.append(f"Max-Age={seconds}")
         if self._settings.secure:
             parts.append("Secure")
-        if not secret:
-            parts.append("Max-Age=0")
         return "; ".join(parts)
 
 
@@ -251,6 +275,18 @@ def _origin(text: str) -> str:
 
 def _told(status: HTTPStatus, sentence: str) -> JSONResponse:
     return JSONResponse({"detail": sentence}, status)
+
+
+async def nothing_twice(request: Request) -> None:
+    """Refuse JSON in which a key comes twice: one would count, and nobody has said which."""
+    if request.url.path.startswith(UPLOADS):  # files, which their own readers judge
+        return
+    try:
+        json.loads(await request.body(), object_pairs_hook=once_each)
+    except Refusal:
+        raise
+    except (ValueError, RecursionError):
+        return  # what is no JSON is refused as such
 
 
 # The log: which route, never which address, as that may hold a name or a token.
@@ -325,7 +361,22 @@ STATUS_BY_CODE = {
     "throttled": HTTPStatus.TOO_MANY_REQUESTS,
     "weak-password": HTTPStatus.CONFLICT,
     "user-name": HTTPStatus.CONFLICT,
+    "second-factor": HTTPStatus.FORBIDDEN,
+    "wrong-code": HTTPStatus.FORBIDDEN,
+    "wrong-password": HTTPStatus.FORBIDDEN,
 }
+# What a page answers to by asking for something more; it never reads the sentence.
+TOLD_BY_CODE = frozenset(STATUS_BY_CODE)
+
+
+class Asking(HTTPException):
+    """Refused until something else is done, which the code names."""
+
+    def __init__(self, code: str, sentence: str) -> None:
+        super().__init__(HTTPStatus.FORBIDDEN, sentence)
+        self.code = code
+
+
 STATUS_BY_KIND: tuple[tuple[type[Refusal], HTTPStatus], ...] = (
     (Trouble, HTTPStatus.SERVICE_UNAVAILABLE),
     (NotFound, HTTPStatus.NOT_FOUND),
@@ -366,7 +417,8 @@ def add_error_handlers(app: FastAPI) -> None:
         headers = None if wait is None else {"Retry-After": str(wait)}
         trouble = isinstance(error, Trouble)
         detail = TROUBLE.get(error.code, BROKEN) if trouble else detail_of(error)
-        return JSONResponse({"detail": detail}, status_of(error), headers)
+        told = {"detail": detail} | ({"code": error.code} if error.code in TOLD_BY_CODE else {})
+        return JSONResponse(told, status_of(error), headers)
 
     async def refused(_: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -376,7 +428,8 @@ def add_error_handlers(app: FastAPI) -> None:
         detail = (
             OWN_WORDS.get(status, error.detail) if error.detail == status.phrase else error.detail
         )
-        return JSONResponse({"detail": detail}, error.status_code, error.headers)
+        told = {"detail": detail} | ({"code": error.code} if isinstance(error, Asking) else {})
+        return JSONResponse(told, error.status_code, error.headers)
 
     async def invalid(request: Request, error: Exception) -> Response:
         assert isinstance(error, RequestValidationError)

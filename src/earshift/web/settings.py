@@ -90,6 +90,11 @@ class Settings:
         return "__Host-earshift" if self.secure else f"earshift-{self.port}"
 
     @property
+    def browser_cookie(self) -> str:
+        """The cookie by which a browser is known in which somebody has signed in."""
+        return f"{self.cookie}-known"
+
+    @property
     def host_names(self) -> frozenset[str]:
         """What a request may name as its host; anything else is a stranger's page."""
         own = f"[{self.host}]" if ":" in self.host else self.host.lower()

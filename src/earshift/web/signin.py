@@ -1,15 +1,16 @@
-"""Routes to come in and go out, and for admins: users, tokens and the audit."""
+"""Routes to come in and go out, and for admins: users and tokens."""
 
+import secrets
 from datetime import datetime
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, HTTPException, Query, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from earshift import __version__
-from earshift.store import Store
+from earshift.clinic.entry import Duty, first_duty
 from earshift.store.accounts import (
     SHORTEST_TOKEN_DAYS,
     TOKEN_DAYS,
@@ -19,22 +20,32 @@ from earshift.store.accounts import (
     csrf_token,
 )
 from earshift.web.identity import (
+    NO_ACCOUNTS,
     Admin,
     Examiner,
     Identity,
+    address_of,
+    browser_words,
     give_session,
     record_view,
+    require_confirmed,
     session_key,
     session_secret,
 )
-from earshift.web.security import not_launched_page
+from earshift.web.security import browser_of, not_launched_page
 from earshift.web.settings import Settings
 
 router = APIRouter()
 
+LAUNCHED_PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>earshift</title>'
+    '<meta http-equiv="refresh" content="0; url=/"><p><a href="/">earshift</a></p></html>'
+)
+
 # What both databases can hold; a password may be anything.
 Line = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Password = Annotated[str, Field(min_length=1, max_length=1000)]
+Code = Annotated[str, Field(max_length=60, pattern=r"^[^\x00-\x1f\x7f]*$")]
 Role = Literal["examiner", "reviewer", "admin"]
 
 
@@ -45,6 +56,8 @@ class _Input(BaseModel):
 class Credentials(_Input):
     name: Line
     password: Password
+    code: Code = ""
+    admin_pass: Code = ""
 
 
 class Me(BaseModel):
@@ -54,6 +67,8 @@ class Me(BaseModel):
     single_user: bool
     version: str
     zone: str
+    second_factor: bool  # whether a code is asked for beside the password
+    first: Duty | None  # what has to be done before anything else
 
 
 class NewUser(_Input):
@@ -75,6 +90,8 @@ class KnownUser(BaseModel):
     state: str
     created_at: datetime
     changed_at: datetime
+    temporary: bool
+    second_factor: bool
 
     @classmethod
     def of(cls, user: User) -> "KnownUser":
@@ -111,20 +128,6 @@ class MadeToken(KnownToken):
     token: str  # shown this once
 
 
-class AuditLine(BaseModel):
-    id: int
-    at: datetime
-    author: str
-    action: str
-    subject: str
-    reason: str
-
-
-class AuditPage(BaseModel):
-    entries: list[AuditLine]
-    next: int | None
-
-
 def _accounts(request: Request) -> Accounts:
     accounts: Accounts = request.app.state.accounts
     return accounts
@@ -135,31 +138,28 @@ def _settings(request: Request) -> Settings:
     return settings
 
 
-def _require_session(request: Request, identity: Identity) -> None:
-    """Whoever holds a token only cannot make more keys or users with it."""
-    if identity.kind != "session":
-        raise HTTPException(HTTPStatus.FORBIDDEN, "sign in to do this; an API token cannot")
-    _require_accounts(request)
-
-
-def _require_accounts(request: Request) -> None:
-    if _settings(request).single_user:
-        raise HTTPException(
-            HTTPStatus.CONFLICT,
-            "there are no accounts; stop the program and add them with `earshift user add`",
-        )
-
-
-def _me(request: Request, name: str, role: str, secret: str | None) -> Me:
+def me_of(request: Request, identity: Identity, user: User | None, secret: str | None) -> Me:
+    """Who somebody is, as their pages need it; `secret` is their session's, if they have one."""
     settings = _settings(request)
     return Me(
-        name=name,
-        role=role,
+        name=identity.name,
+        role=identity.role,
         csrf=None if secret is None else csrf_token(secret),
         single_user=settings.single_user,
         version=__version__,
         zone=settings.zone,
+        second_factor=user is not None and user.second_factor,
+        first=None if user is None else first_duty(request.app.state.store, user),
     )
+
+
+def begin_session(request: Request, user: User, secret: str) -> Me:
+    """Give a browser a new session, and know it from now on."""
+    browser = browser_of(request.headers, _settings(request)) or secrets.token_urlsafe(32)
+    _accounts(request).know_browser(user, browser)
+    give_session(request, secret)
+    request.scope["state"]["browser"] = browser
+    return me_of(request, Identity(user.name, user.role, 0), user, secret)
 
 
 @router.get("/api/health")
@@ -197,27 +197,42 @@ def launch(request: Request, token: str = "") -> Response:
     if secret is None:
         return not_launched_page()
     give_session(request, secret)
+    if request.headers.get("sec-fetch-site") == "cross-site":
+        # From the file that `earshift serve` opens. The browser would not send the new cookie to
+        # where such a page is redirected, but it does to where this one leads.
+        return HTMLResponse(LAUNCHED_PAGE)
     return RedirectResponse("/", HTTPStatus.SEE_OTHER)
 
 
 @router.get("/api/me")
 def me(request: Request, identity: Examiner) -> Me:
     """Who I am, and the CSRF token of my session."""
-    secret = session_secret(request) if identity.kind == "session" else None
-    return _me(request, identity.name, identity.role, secret)
+    if identity.kind != "session":
+        return me_of(request, identity, None, None)
+    key = session_key(request)
+    user = None if key is None else key.user
+    return me_of(request, identity, user, session_secret(request))
 
 
 @router.post("/api/login")
 def login(request: Request, credentials: Credentials) -> Me:
-    """Sign in by name and password: a session begins, in a cookie."""
-    _require_accounts(request)
-    address = request.client.host if request.client else ""
-    signed_in = _accounts(request).sign_in(credentials.name, credentials.password, address)
+    """Sign in by name and password, and by a code where there is a second factor: a session
+    begins, in a cookie. Who is kept waiting for others' wrong passwords can give an admin's
+    pass."""
+    if _settings(request).single_user:
+        raise HTTPException(HTTPStatus.CONFLICT, NO_ACCOUNTS)
+    signed_in = _accounts(request).sign_in(
+        credentials.name,
+        credentials.password,
+        address_of(request),
+        code=credentials.code,
+        browser=browser_of(request.headers, _settings(request)),
+        given_pass=credentials.admin_pass,
+        agent=browser_words(request.headers.get("user-agent", "")),
+    )
     if signed_in is None:
         raise HTTPException(HTTPStatus.UNAUTHORIZED, "wrong user name or password")
-    user, secret = signed_in
-    give_session(request, secret)
-    return _me(request, user.name, user.role, secret)
+    return begin_session(request, *signed_in)
 
 
 @router.post("/api/logout", status_code=HTTPStatus.NO_CONTENT)
@@ -238,7 +253,7 @@ def users(request: Request, identity: Admin) -> list[KnownUser]:
 
 @router.post("/api/users", status_code=HTTPStatus.CREATED)
 def add_user(request: Request, identity: Admin, new: NewUser) -> KnownUser:
-    _require_session(request, identity)
+    require_confirmed(request, identity)
     user = _accounts(request).add_user(new.name, new.password, role=new.role, author=identity.name)
     return KnownUser.of(user)
 
@@ -246,7 +261,7 @@ def add_user(request: Request, identity: Admin, new: NewUser) -> KnownUser:
 @router.post("/api/users/{name}/state")
 def change_user(request: Request, identity: Admin, name: Line, change: ChangedUser) -> KnownUser:
     """Another role, state or password. A new password ends the user's sessions and tokens."""
-    _require_session(request, identity)
+    require_confirmed(request, identity)
     user = _accounts(request).change_user(
         name,
         author=identity.name,
@@ -268,7 +283,7 @@ def tokens(request: Request, identity: Examiner) -> list[KnownToken]:
 @router.post("/api/tokens", status_code=HTTPStatus.CREATED)
 def make_token(request: Request, identity: Examiner, new: NewToken) -> MadeToken:
     """A new API token of mine. Its secret is in this answer and nowhere else."""
-    _require_session(request, identity)
+    require_confirmed(request, identity)
     key, secret = _accounts(request).make_token(
         identity.name, name=new.name, role=new.role, days=new.days, author=identity.name
     )
@@ -278,25 +293,7 @@ def make_token(request: Request, identity: Examiner, new: NewToken) -> MadeToken
 @router.delete("/api/tokens/{id}", status_code=HTTPStatus.NO_CONTENT)
 def revoke_token(request: Request, identity: Examiner, id: Line) -> None:
     """End a token: one of mine; an admin, anybody's."""
+    if identity.kind == "session":
+        require_confirmed(request, identity)
     whose = None if identity.role == "admin" else identity.name
     _accounts(request).revoke_token(id, author=identity.name, user_name=whose)
-
-
-@router.get("/api/audit")
-def audit(
-    request: Request,
-    identity: Admin,
-    after: Annotated[int, Query(ge=0, lt=2**63)] = 0,
-    limit: Annotated[int, Query(ge=1, le=500)] = 100,
-    newest_first: bool = False,
-    author: Annotated[str | None, Query(max_length=200)] = None,
-    kind: Annotated[str | None, Query(pattern="^[a-z_]{1,40}$")] = None,
-) -> AuditPage:
-    """Who saw and did what, oldest first unless asked otherwise, a page at a time."""
-    store: Store = request.app.state.store
-    found = store.audit(
-        after=after, limit=limit, newest_first=newest_first, author=author, kind=kind
-    )
-    record_view(request, identity, "audit")
-    lines = [AuditLine.model_validate(entry, from_attributes=True) for entry in found]
-    return AuditPage(entries=lines, next=lines[-1].id if len(lines) == limit else None)

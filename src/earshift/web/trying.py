@@ -39,6 +39,7 @@ def after(*, seed: int, hearing: str, change: str, rule: str, tones: int) -> lm.
         TrialView(
             number=number,
             kind="tone",
+            ear="right",
             frequency_hz=trial.tone.frequency_hz,
             level=trial.tone.level_db_hl,
             heard=trial.heard,

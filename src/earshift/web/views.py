@@ -6,7 +6,9 @@ from datetime import date
 from typing import Any
 
 from earshift import records
+from earshift.acts import ShiftFinding
 from earshift.clinic.devices import default_device, device_today
+from earshift.clinic.findings import findings_of
 from earshift.clinic.practice import PROBLEMS
 from earshift.clinic.session import CATCH_EVERY, Session
 from earshift.clinic.view import ExamView, KnownProbabilities, TrialView, p_changed_by_tone
@@ -17,6 +19,7 @@ from earshift.engine.exam import Exam
 from earshift.engine.rules import ThresholdRule
 from earshift.engine.screen import Screen
 from earshift.engine.thresholds import Threshold
+from earshift.report.findings import as_shown, finding_sentence
 from earshift.report.plain import plain_words
 from earshift.report.words import ENGLISH
 from earshift.store import Store
@@ -63,24 +66,31 @@ def person(store: Store, one: records.Person) -> m.Person:
 # Exams
 
 
-def summary(store: Store, exam: records.ExamRecord) -> m.ExamSummary:
-    return summaries(store, [exam])[0]
+def summary(
+    store: Store, exam: records.ExamRecord, findings: Iterable[ShiftFinding] = ()
+) -> m.ExamSummary:
+    return summaries(store, [exam], findings)[0]
 
 
-def summaries(store: Store, exams: Iterable[records.ExamRecord]) -> list[m.ExamSummary]:
-    exams = list(exams)
+def summaries(
+    store: Store, exams: Iterable[records.ExamRecord], findings: Iterable[ShiftFinding] = ()
+) -> list[m.ExamSummary]:
+    """What each exam says; of a full audiogram that is what was found against its baseline."""
+    exams, findings = list(exams), list(findings)
     handles = store.handles("exams", [exam.id for exam in exams])
-    visits = {number: store.visit(number) for number in {exam.visit_id for exam in exams}}
+    visits = store.visits_of({exam.visit_id for exam in exams})
+    results = store.newest_results({exam.id for exam in exams})
     visit_handles = store.handles("visits", visits)
     devices = {one.id: one.name for one in store.devices()}
     return [
         _summary(
             exam,
             visits[exam.visit_id],
-            store.results(exam.id),
+            results.get(exam.id),
             handles[exam.id],
             visit_handles[exam.visit_id],
             devices,
+            [one for one in findings if one.exam_id == exam.id],
         )
         for exam in exams
     ]
@@ -89,13 +99,18 @@ def summaries(store: Store, exams: Iterable[records.ExamRecord]) -> list[m.ExamS
 def _summary(
     exam: records.ExamRecord,
     visit: records.Visit,
-    results: list[records.ResultRecord],
+    result: records.ResultRecord | None,
     handle: str,
     visit_handle: str,
     devices: dict[int, str],
+    findings: list[ShiftFinding],
 ) -> m.ExamSummary:
-    said: dict[str, Any] = results[-1].shown if results else {}
+    said: dict[str, Any] = {} if result is None else result.shown
     verdict = said.get("verdict") or {}
+    sentence = (said.get("sentence") or said.get("words")) if verdict else None
+    if findings:
+        sentence = " ".join(finding_sentence(one) for one in findings)
+    steps = [shown.get("next_step") for shown in _verdicts(exam, said)]
     rule = exam.design.get("rule")
     return m.ExamSummary(
         id=handle,
@@ -106,16 +121,27 @@ def _summary(
         measured_on=records.measured_on(exam, visit),
         mode=visit.mode,
         rule=None if rule is None else rule["name"],
-        decision=verdict.get("decision"),
-        next_step=verdict.get("next_step") or None,
+        decision=verdict.get("decision") or _decision(findings),
+        next_step=next(filter(None, steps), None),
         words=said.get("words"),
-        sentence=(said.get("sentence") or said.get("words")) if verdict else None,
+        sentence=sentence,
         p_changed=verdict.get("p_changed"),
         tones=said.get("tones"),
         source=exam.source,
         sound=_sound_kind(exam, visit),
         device=devices.get(visit.device_id or 0),
     )
+
+
+def _decision(findings: Iterable[ShiftFinding]) -> str | None:
+    """Of both ears as of one: a shift of either counts, and no shift has to be said of each."""
+    found = [one.decision for one in findings]
+    return next((word for word in ("changed", "not determinable", *found) if word in found), None)
+
+
+def _verdicts(exam: records.ExamRecord, shown: dict[str, Any]) -> list[dict[str, Any]]:
+    """The verdict of each tested ear, as it was stored."""
+    return [records.shown_of(shown, ear).get("verdict") or {} for ear in exam.ears]
 
 
 def _sound_kind(exam: records.ExamRecord, visit: records.Visit) -> str:
@@ -129,6 +155,8 @@ def history(
     store: Store, exams: Iterable[records.ExamRecord], summaries: Iterable[m.ExamSummary]
 ) -> dict[str, list[m.HistoryPoint]]:
     """Thresholds and P(changed) of each ear over time."""
+    exams = list(exams)
+    results = store.newest_results({exam.id for exam in exams})
     points: dict[str, list[m.HistoryPoint]] = {ear: [] for ear in values.EARS}
     for exam, said in zip(exams, summaries, strict=True):
         if exam.design.get("hypotheses") is not None:
@@ -137,34 +165,44 @@ def history(
         if exam.kind == "audiogram":
             levels = {f"{f:g}": level for f, level in exam.design["thresholds_db_hl"]}
             silent = {f"{f:g}": level for f, level in exam.design["no_response_db_hl"]}
-        else:
-            results = store.results(exam.id)
-            if not results:
-                continue
-            # Thresholds are inferred where nothing was played. Older results do not say where.
-            shown = results[-1].shown
-            usual = (
-                () if exam.kind == "screen" else [t["frequency_hz"] for t in shown["thresholds"]]
-            )
-            tested = set(shown.get("tested_hz", usual))
-            levels = {
-                f"{t['frequency_hz']:g}": t["level_db_hl"]
-                for t in shown["thresholds"]
-                if t["frequency_hz"] in tested
-            }
-        points[exam.ear].append(
-            m.HistoryPoint(
-                on=said.measured_on,
-                exam=said.id,
-                kind=exam.kind,
-                unit=exam.unit,
-                thresholds=levels,
-                no_response=silent,
-                p_changed=said.p_changed,
-                decision=said.decision,
-            )
-        )
+            points[exam.ear].append(_point(exam, said, {}, levels, silent))
+            continue
+        for ear in exam.ears if exam.id in results else ():
+            shown = results[exam.id].of(ear).shown
+            points[ear].append(_point(exam, said, shown, _tested_levels(exam, shown), {}))
     return points
+
+
+def _tested_levels(exam: records.ExamRecord, shown: dict[str, Any]) -> dict[str, float]:
+    """Thresholds where tones were given: elsewhere they are inferred."""
+    # Older results do not say where.
+    usual = () if exam.kind == "screen" else [t["frequency_hz"] for t in shown["thresholds"]]
+    tested = set(shown.get("tested_hz", usual))
+    return {
+        f"{t['frequency_hz']:g}": t["level_db_hl"]
+        for t in shown["thresholds"]
+        if t["frequency_hz"] in tested
+    }
+
+
+def _point(
+    exam: records.ExamRecord,
+    said: m.ExamSummary,
+    shown: dict[str, Any],
+    levels: dict[str, float],
+    silent: dict[str, float],
+) -> m.HistoryPoint:
+    verdict = shown.get("verdict") or {}
+    return m.HistoryPoint(
+        on=said.measured_on,
+        exam=said.id,
+        kind=exam.kind,
+        unit=exam.unit,
+        thresholds=levels,
+        no_response=silent,
+        p_changed=verdict.get("p_changed"),
+        decision=verdict.get("decision"),
+    )
 
 
 def exam(
@@ -183,7 +221,7 @@ def exam(
     not_here = {"link": not listens, "release": not listens, "answer": listens, "resume": by_itself}
     can = [action for action in can if not not_here.get(action, False)]
     return m.Exam(
-        **summary(store, record).model_dump(),
+        **summary(store, record, findings_of_exam(store, record)).model_dump(),
         person=person(store, store.person(visit.person_id)),
         ears_of_visit=[
             m.EarOfVisit(ear=one.ear, exam=handles[one.id], kind=one.kind, state=one.state)
@@ -199,9 +237,30 @@ def exam(
     )
 
 
-def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) -> lm.Live:
-    """A view in the words of the API; `known` remembers the probabilities worked out before."""
-    p_changed = p_changed_by_tone(procedure, known) if isinstance(procedure, Screen) else []
+def findings_of_exam(store: Store, record: records.ExamRecord) -> list[ShiftFinding]:
+    """What the rule says of a full exam that is finished, by ear; nothing of any other."""
+    if record.kind == "screen" or record.state != "done":
+        return []
+    return findings_of(store, store.visit(record.visit_id).person_id, {record.id})
+
+
+def live(
+    view: ExamView,
+    procedure: Exam | Screen,
+    known: KnownProbabilities,
+    findings: Iterable[ShiftFinding] = (),
+) -> lm.Live:
+    """A view in the words of the API; `known` remembers the probabilities worked out before.
+
+    A full exam that is finished is shown with what was found of it against the baseline.
+    """
+    findings = list(findings)
+    ear = None if procedure.ears is None else view.ear
+    p_changed = (
+        p_changed_by_tone(procedure, known, ear)
+        if isinstance(procedure, Screen) and not view.ears
+        else []
+    )
     verdict = view.verdict
     return lm.Live(
         number=view.presented,
@@ -232,7 +291,29 @@ def live(view: ExamView, procedure: Exam | Screen, known: KnownProbabilities) ->
         **_shift_picture(view.to_result()),
         p_changed=[lm.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
         limits=_limits(procedure),
-    )
+        ears=[live(one, procedure, known, findings) for one in view.ears],
+    ).model_copy(update=_found(view, findings))
+
+
+def _found(view: ExamView, findings: list[ShiftFinding]) -> dict[str, Any]:
+    """What a finding adds to a full exam: sentence, decision, baseline and shifts."""
+    if view.ears and findings:
+        return {"decision": _decision(findings)}
+    for finding in findings:
+        if finding.ear == view.ear:
+            shown = as_shown(finding)
+            stored = [Threshold(**one) for one in shown["reference_thresholds"]]
+            sentence = finding_sentence(finding)
+            return {
+                "sentence": sentence,
+                "words": f"{sentence} {view.words}",
+                "decision": finding.decision,
+                "rule": shown["verdict"]["rule"],
+                "reference": [_threshold(one) for one in stored],
+                "reference_tested_hz": [one.frequency_hz for one in stored],
+                **_shift_picture(shown),
+            }
+    return {}
 
 
 def live_as_stored(session: Session, result: records.ResultRecord) -> lm.Live:
@@ -279,6 +360,7 @@ def live_as_stored(session: Session, result: records.ResultRecord) -> lm.Live:
         **_shift_picture(shown),
         p_changed=[] if p_changed is None else [lm.ProbabilityAt(tone=tones, p=p_changed)],
         limits=stored_limits,
+        ears=[],  # a sitting of both ears came later than the engines that are gone
     )
 
 
@@ -362,6 +444,9 @@ def _limits(procedure: Exam | Screen) -> lm.DecisionLimits | None:
     if not procedure.rules and procedure.hypotheses is None:
         return None
     asked = procedure.settings if procedure.rules else procedure.notch
+    if asked.device_offset_sd_db > 0.0:
+        # Such a screen decides on levels as measured, the probability counts the device as well.
+        return None
     changed_at, unchanged_at = asked.decision_limits
     return lm.DecisionLimits(changed_at=changed_at, unchanged_at=unchanged_at)
 
@@ -420,6 +505,7 @@ def play(session: Session, position: m.Counted) -> m.Play:
         presentation = m.PresentationShown(
             trial=session.trial_id,
             practice=asked.kind == "practice",
+            ear=asked.ear,
             frequency_hz=asked.frequency_hz,
             level=level,
             dbfs=None

@@ -39,7 +39,7 @@ def booths(
     if if_none_match == tag:
         raise HTTPException(304)
     if if_none_match is None:  # later looks of the same page are the same look
-        here.viewed(user, "booths")
+        here.viewed(user, "booths", visits=len(found))
     response.headers["ETag"] = tag
     return answer
 
@@ -106,7 +106,9 @@ def export(wanted: Annotated[Wanted, Query()], here: Here, user: Examiner) -> Re
         if count == 0:
             raise Refusal("there are no visits in these days")
         content = out.read_bytes() if out.is_file() else _zipped(out)
-    here.store.add_audit(author=user.name, action="export", subject="visits")
+    told = {"format": wanted.format, "visits": count, "with_identity": wanted.identity}
+    days = {"from": str(wanted.first or ""), "to": str(wanted.last or "")}
+    here.viewed(user, "visits", "export", **told, **days)
     suffix, kind = (
         ("json", "application/fhir+json")
         if wanted.format == "fhir"

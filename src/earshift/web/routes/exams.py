@@ -1,8 +1,9 @@
 """Exams under way: shown, answered, paused, ended, and followed by another."""
 
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, HTTPException, Response
 
@@ -144,9 +145,11 @@ def abandon_exam(exam: m.Id, why: m.Reason, here: Here, user: Examiner) -> m.Exa
 
 
 @router.post("/exams/{exam}/retest", status_code=HTTPStatus.CREATED)
-def retest(exam: m.Id, here: Here, user: Examiner) -> m.Exam:
-    """The same question about the same ear once more, at once and in the same visit."""
-    return _follow(here, exam, user.name, plan_again)
+def retest(
+    exam: m.Id, here: Here, user: Examiner, ear: Literal["right", "left"] | None = None
+) -> m.Exam:
+    """The same question once more, at once and in the same visit; of both ears, or `ear` alone."""
+    return _follow(here, exam, user.name, partial(plan_again, ear=ear))
 
 
 @router.post("/exams/{exam}/continue", status_code=HTTPStatus.CREATED)

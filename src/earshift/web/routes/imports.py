@@ -185,6 +185,8 @@ def import_roster(
         found = read_roster(file, columns=pairs(how.column, "a column"), day_first=how.day_first)
     plan = plan_roster(here.store, found)
     name = _name(plan)
+    counts = {"changed": len(plan.changed), "leavers": len(plan.leavers)}
+    here.viewed(user, "people", "list", what="roster", **counts)
     if not how.preview:
         if how.plan not in (None, name):
             raise Conflict("this would no longer change what was shown: look at it once more")

@@ -8,8 +8,9 @@ from earshift.clinic import history
 from earshift.clinic.audiograms import store_typed_audiogram
 from earshift.clinic.begin import last_test
 from earshift.clinic.devices import comparison_caution, device_today
-from earshift.clinic.people import clean_identity
-from earshift.clinic.references import baseline_exam, choices
+from earshift.clinic.findings import findings_of
+from earshift.clinic.people import clean_identity, kept_until
+from earshift.clinic.references import EarTests, baseline_exam, choices, ear_tests
 from earshift.clinic.worklist import next_due
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import EARS, RELATIVE_LEVEL
@@ -31,7 +32,7 @@ def search_people(wanted: m.PersonSearch, here: Here, user: Examiner) -> m.Peopl
     text = (wanted.text or "").strip() or None
     found = here.store.people(after=after, limit=PAGE + 1, search=text)
     page = views.people(here.store, found[:PAGE])
-    here.store.add_audit(author=user.name, action="search", subject="people")
+    here.viewed(user, "people", "search", searched=text is not None, people=len(page))
     return m.People(people=page, next=page[-1].id if len(found) > PAGE else None)
 
 
@@ -50,17 +51,20 @@ def person_file(person: m.Id, here: Here, user: Examiner) -> m.PersonFile:
     found = here.person(person)
     here.viewed(user, f"people:{found.id}")
     exams = here.store.exams(found.id)
-    summaries = views.summaries(here.store, exams)
+    findings = [] if found.erased_at is not None else findings_of(here.store, found.id)
+    summaries = views.summaries(here.store, exams, findings)
     pairs = zip(exams, summaries, strict=True)
+    tests = {ear: ear_tests(here.store, found.id, ear) for ear in EARS}
     real = [(exam, one) for exam, one in pairs if one.sound != "simulated"]
     return m.PersonFile(
         **views.person(here.store, found).model_dump(),
         next_due=next_due(here.store, found.id),
+        kept_until=kept_until(here.store, found),
         last_test=_last_test(here, found.id),
         others=views.people(here.store, here.store.merged_into(found.id)),
         exams=summaries,
-        baselines={ear: _baseline(here, found.id, ear) for ear in EARS},
-        references=_references(here, found.id),
+        baselines={ear: _baseline(here, tests[ear]) for ear in EARS},
+        references=_references(here, tests),
         notes=[m.NoteShown.model_validate(note) for note in here.store.notes(found.id)],
         history=views.history(here.store, [e for e, _ in real], [s for _, s in real]),
     )
@@ -90,7 +94,7 @@ def comparison(
     usable = [
         choice.record
         for ear in EARS
-        for choice in choices(here.store, found.id, ear, relative_device=own)
+        for choice in choices(here.store, ear_tests(here.store, found.id, ear), relative_device=own)
         if choice.reason is None
     ]
     cautions = {
@@ -100,7 +104,7 @@ def comparison(
     return {handles[exam]: words for exam, words in cautions.items() if words is not None}
 
 
-def _references(here: Clinic, person_id: int) -> list[m.ReferenceChoices]:
+def _references(here: Clinic, tests: dict[str, EarTests]) -> list[m.ReferenceChoices]:
     """What a new screen may be compared with: on any device in dB HL, then on each without."""
     today = here.today
     devices = [device_today(here.store, one, today) for one in here.store.devices()]
@@ -108,18 +112,18 @@ def _references(here: Clinic, person_id: int) -> list[m.ReferenceChoices]:
     return [
         m.ReferenceChoices(
             device=None if number is None else here.store.handle("devices", number),
-            ears={ear: _choices(here, person_id, ear, number) for ear in EARS},
+            ears={ear: _choices(here, tests[ear], number) for ear in EARS},
         )
         for number in (None, *relative)
     ]
 
 
-def _choices(
-    here: Clinic, person_id: int, ear: str, relative_device: int | None
-) -> list[m.ReferenceChoice]:
+def _choices(here: Clinic, tests: EarTests, relative_device: int | None) -> list[m.ReferenceChoice]:
+    found = choices(here.store, tests, relative_device=relative_device)
+    handles = here.store.handles("exams", [one.record.id for one in found])
     return [
         m.ReferenceChoice(
-            exam=here.store.handle("exams", one.record.id),
+            exam=handles[one.record.id],
             kind=one.record.kind,
             measured_on=measured_on(one.record, one.visit),
             source=one.record.source,
@@ -128,14 +132,14 @@ def _choices(
             reason=one.reason,
             caution=one.caution,
         )
-        for one in choices(here.store, person_id, ear, relative_device=relative_device)
+        for one in found
     ]
 
 
-def _baseline(here: Clinic, person_id: int, ear: str) -> m.EarBaseline:
-    chosen = here.store.baseline(person_id, ear)
+def _baseline(here: Clinic, tests: EarTests) -> m.EarBaseline:
+    chosen = tests.chosen
     return m.EarBaseline(
-        exam=_handle(here, baseline_exam(here.store, person_id, ear)),
+        exam=_handle(here, baseline_exam(tests)),
         chosen_by=None if chosen is None else chosen.author,
         reason=None if chosen is None else chosen.reason,
     )
@@ -157,7 +161,7 @@ def _monitored(here: Clinic, person_id: int, ear: str) -> m.EarMonitored:
     of_ear = history.ear_history(here.store, person_id, ear)
     proposal = of_ear.proposal
     return m.EarMonitored(
-        baseline=_baseline(here, person_id, ear),
+        baseline=_baseline(here, ear_tests(here.store, person_id, ear)),
         occasions=[
             m.OccasionShown(
                 exam=here.store.handle("exams", one.exam_id),
@@ -185,7 +189,7 @@ def choose_baseline(person: m.Id, new: m.NewBaseline, here: Here, user: Examiner
     history.revise_baseline(
         here.store, found.id, new.ear, exam_id, author=user.name, reason=new.reason
     )
-    return _baseline(here, found.id, new.ear)
+    return _baseline(here, ear_tests(here.store, found.id, new.ear))
 
 
 @router.post("/people/{person}/correct")
@@ -244,4 +248,4 @@ def type_audiogram(
         zone=here.settings.zone,
         today=here.today,
     )
-    return views.summary(here.store, exam)
+    return views.summary(here.store, exam, views.findings_of_exam(here.store, exam))

@@ -46,7 +46,7 @@ def programme(
 
 
 def _group(one: clinic.Group) -> d.ProgrammeGroup:
-    return d.ProgrammeGroup(**asdict(one), confirmed_share=one.confirmed_share)
+    return d.ProgrammeGroup(**{**asdict(one), **one.shares})
 
 
 @router.get("/programme.csv", response_class=Response)
@@ -61,10 +61,11 @@ def programme_file(
         [
             name,
             *(getattr(one, number) for number in NUMBERS),
-            *(one.confirmed_share or ("",) * 3),
+            *(cell for share in one.shares.values() for cell in share or ("",) * 3),
             *(getattr(one, number) for number in AFTER),
         ]
         for name, one in named
     ]
-    columns = (by, *NUMBERS, "confirmed_share", "low", "high", *AFTER)
+    shares = (f"{name}_{what}" for name in clinic.SHIFTS for what in ("share", "low", "high"))
+    columns = (by, *NUMBERS, *shares, *AFTER)
     return as_csv(f"programme-{found.first}-{found.last}.csv", columns, rows)

@@ -3,21 +3,22 @@
 from http import HTTPStatus
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
 from earshift import acts
 from earshift.clinic import review as clinic
+from earshift.clinic.worklist import closed_ears
 from earshift.devices.noise import LIMITS, OVER, check_noise
 from earshift.engine.refusal import Conflict
-from earshift.records import visit_day
+from earshift.records import ExamRecord, visit_day
 from earshift.report.findings import finding_sentences, noise_sentence
 from earshift.store import Store
 from earshift.web import models as m
 from earshift.web import review_models as r
 from earshift.web import views
 from earshift.web.here import Clinic, Here
-from earshift.web.identity import Examiner, Reviewer
+from earshift.web.identity import Examiner, Reviewer, address_of, require_session
 
 router = APIRouter(prefix="/api")
 
@@ -75,7 +76,19 @@ def _shown(here: Clinic, visit_id: int) -> r.ReviewShown:
         obstacle=found.obstacle,
         letter=found.letter_by is not None,
         letter_by=found.letter_by,
+        closed=_closed(store, exams),
     )
+
+
+def _closed(store: Store, exams: list[ExamRecord]) -> list[r.ClosedEar]:
+    handles = store.handles("exams", [one.id for one in exams])
+    return [
+        r.ClosedEar(
+            exam=handles[exam.id], ear=ear, author=said.author, at=said.at, reason=said.reason
+        )
+        for exam in exams
+        for ear, said in closed_ears(store, exam).items()
+    ]
 
 
 @router.get("/visits/{visit_id}/review")
@@ -106,8 +119,14 @@ def reviews(person: m.Id, here: Here, user: Examiner) -> list[r.VisitReview]:
 
 
 @router.post("/visits/{visit_id}/sign", status_code=HTTPStatus.CREATED)
-def sign(visit_id: m.Id, new: r.NewSignature, here: Here, user: Reviewer) -> r.ReviewShown:
-    """Sign a visit as it was seen; with `amends`, anew after that signature."""
+def sign(
+    visit_id: m.Id, new: r.NewSignature, here: Here, user: Reviewer, request: Request
+) -> r.ReviewShown:
+    """Sign a visit as it was seen; with `amends`, anew after that signature. The signer types the
+    password for each signature, so that nobody signs at a page that another one left open."""
+    if not here.settings.single_user:
+        key = require_session(request, user)
+        here.accounts.prove(key, new.password, new.code, address_of(request))
     number = here.row("visits", visit_id)
     known = {one.sha256: one.id for one in here.store.signatures(number)}
     if new.amends is not None and new.amends not in known:
@@ -130,7 +149,13 @@ def work_related(exam: m.Id, word: r.NewWorkRelation, here: Here, user: Reviewer
     """A professional's word on whether a shift is related to work; null takes it back."""
     number = here.row("exams", exam)
     clinic.say_work_related(
-        here.store, number, word.related, author=user.name, name=word.name, reason=word.reason
+        here.store,
+        number,
+        word.related,
+        author=user.name,
+        name=word.name,
+        reason=word.reason,
+        ears=word.ears,
     )
 
 

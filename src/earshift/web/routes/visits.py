@@ -14,7 +14,7 @@ from earshift.devices.delivery import Delivery
 from earshift.engine.refusal import Conflict
 from earshift.store.accounts import LINK_HOURS
 from earshift.web import models as m
-from earshift.web.here import Here
+from earshift.web.here import Here, qr_code
 from earshift.web.identity import Examiner
 
 router = APIRouter(prefix="/api")
@@ -40,15 +40,7 @@ def make_link(visit_id: m.Id, here: Here, user: Examiner, request: Request) -> m
     url = f"/listen#{secret}"
     # A page says where it came from; a program may not.
     origin = request.headers.get("origin") or str(request.base_url).rstrip("/")
-    return m.NewLink(url=url, qr=_qr(f"{origin}{url}"), expires_at=expires)
-
-
-def _qr(text: str) -> list[str]:
-    """A text as a QR code, rows of 1 and 0 without the quiet zone around them."""
-    import segno
-
-    code = segno.make_qr(text, error="m")
-    return ["".join("1" if dark else "0" for dark in row) for row in code.matrix]
+    return m.NewLink(url=url, qr=qr_code(f"{origin}{url}"), expires_at=expires)
 
 
 @router.delete("/visits/{visit_id}/link", status_code=HTTPStatus.NO_CONTENT)

@@ -37,7 +37,6 @@ def worklist(
     limit: Annotated[int, Query(ge=1, le=500)] = 100,
 ) -> d.Worklist:
     """Who has to be tested, why and by when, the most urgent first: a page of the whole list."""
-    here.viewed(user, "worklist")
     found = day.worklist(
         here.store,
         here.today,
@@ -48,6 +47,8 @@ def worklist(
         start=start,
         limit=limit,
     )
+    filters = _filters(department=department, job=job, why=why, overdue=overdue)
+    here.viewed(user, "worklist", filters=filters, lines=len(found.items))
     devices = day.devices_to_see_to(here.store, here.today)
     return d.Worklist(
         today=found.today,
@@ -62,12 +63,17 @@ def worklist(
     )
 
 
+def _filters(**given: object) -> list[str]:
+    """By what a list was narrowed, for the audit: not to what, which somebody may have typed."""
+    return [name for name, value in given.items() if value]
+
+
 def _items(here: Clinic, items: tuple[day.WorkItem, ...]) -> list[d.WorkItem]:
     store = here.store
     people = store.people_of({item.person_id for item in items})
     shown = dict(zip(people, views.people(store, people.values()), strict=True))
-    numbers = sorted({item.exam_id for item in items if item.exam_id is not None})
-    exams = dict(zip(numbers, views.summaries(store, map(store.exam, numbers)), strict=True))
+    known = store.exams_of({item.exam_id for item in items if item.exam_id is not None})
+    exams = dict(zip(known, views.summaries(store, known.values()), strict=True))
     return [
         d.WorkItem(
             person=shown[item.person_id],
@@ -93,10 +99,11 @@ def worklist_file(
     overdue: bool = False,
 ) -> Response:
     """The whole list as a table for a spreadsheet."""
-    here.viewed(user, "worklist")
     found = day.worklist(
         here.store, here.today, department=department, job=job, why=why, overdue=overdue
     )
+    filters = _filters(department=department, job=job, why=why, overdue=overdue)
+    here.viewed(user, "worklist", "export", filters=filters, lines=len(found.items))
     rows = [[_cell(item, name) for name in COLUMNS] for item in found.items]
     return as_csv(f"worklist-{found.today}.csv", COLUMNS, rows)
 
@@ -119,19 +126,19 @@ def as_csv(name: str, columns: tuple[str, ...], rows: list[list[Any]]) -> Respon
 
 
 @router.post("/exams/{exam}/close")
-def close_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Reviewer) -> d.ClosingShown:
+def close_verdict(exam: m.Id, why: d.NewClosing, here: Here, user: Reviewer) -> d.ClosingShown:
     """Close a verdict: a reviewer's word that nothing more has to be done about it."""
     said = day.close_verdict(
-        here.store, here.row("exams", exam), author=user.name, reason=why.reason
+        here.store, here.row("exams", exam), author=user.name, reason=why.reason, ears=why.ears
     )
     return d.ClosingShown.model_validate(said)
 
 
 @router.post("/exams/{exam}/reopen")
-def reopen_verdict(exam: m.Id, why: m.NeededReason, here: Here, user: Reviewer) -> d.ClosingShown:
+def reopen_verdict(exam: m.Id, why: d.NewClosing, here: Here, user: Reviewer) -> d.ClosingShown:
     """Take a closing back: the verdict calls again for what it called for before."""
     said = day.reopen_verdict(
-        here.store, here.row("exams", exam), author=user.name, reason=why.reason
+        here.store, here.row("exams", exam), author=user.name, reason=why.reason, ears=why.ears
     )
     return d.ClosingShown.model_validate(said)
 

@@ -3,7 +3,7 @@
 
 import { get } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
-import { decibels, hertz } from "./format.js";
+import { capital, decibels, hertz } from "./format.js";
 import { complain } from "./page.js";
 import { facts, table } from "./table.js";
 
@@ -11,9 +11,10 @@ async function showRules() {
   const rules = await get("/api/rules");
   const columns = [t("about.rule"), t("about.text"), t("about.source"), t("about.checked")];
   const rows = rules.map((rule) => [
-    word("rule", rule.name), rule.text, rule.source, rule.unverified ?? t("about.verified"),
+    word("rule", rule.name), capital(rule.text), rule.source,
+    rule.unverified ? t("about.not_verified") : t("about.verified"),
   ]);
-  fill(byId("rule-list"), table(t("about.rules"), columns, rows, { class: "list bare" }));
+  fill(byId("rule-list"), table(t("about.rules"), columns, rows, { class: "list bare labelled" }));
 }
 
 async function showLevels() {

@@ -2,15 +2,37 @@
 /* The JSON API as a page calls it: the CSRF token goes along, refusals become errors. What a path
    takes and gives is checked against the API's own description. */
 
+import { keep, putBack } from "./kept.js";
 import { Refusal } from "./refusal.js";
 
 /** @type {Promise<Answered<"/api/me", "get">> | null} */
 let me = null;
 
+/** Calls that the server has not answered yet. */
+let running = 0;
+
 /** Who is signed in; asked once per page. */
 export function whoAmI() {
   me ??= get("/api/me");
   return me;
+}
+
+/**
+ * Run something that asks the server. When the page has all that it asked for, what was typed before
+ * a session ended is put back: earlier, the page itself would write over it.
+ * @template T
+ * @param {() => Promise<T>} asking
+ */
+async function counted(asking) {
+  running += 1;
+  try {
+    return await asking();
+  } finally {
+    running -= 1;
+    setTimeout(() => {
+      if (running === 0) putBack();
+    });
+  }
 }
 
 /**
@@ -71,20 +93,21 @@ export const send = (path, file) => unsafe("POST", path, file, "application/octe
  * @template {PathOf<"get">} P
  * @param {P | Address<P>} path
  */
-export async function getFile(path) {
-  const response = await reach(path, {});
-  if (!response.ok) await contentOf(response); // throws
-  const said = response.headers.get("Content-Disposition") ?? "";
-  return { name: /filename="([^"]+)"/.exec(said)?.[1] ?? "file", content: await response.blob() };
+export function getFile(path) {
+  return counted(async () => {
+    const response = await reach(path, {});
+    if (!response.ok) await contentOf(response); // throws
+    const said = response.headers.get("Content-Disposition") ?? "";
+    return { name: /filename="([^"]+)"/.exec(said)?.[1] ?? "file", content: await response.blob() };
+  });
 }
 
 /**
  * Sign in: nobody is known yet, so there is no token to send.
- * @param {string} name
- * @param {string} password
+ * @param {Sent<"/api/login", "post">} credentials
  */
-export function signIn(name, password) {
-  const body = JSON.stringify({ name, password });
+export function signIn(credentials) {
+  const body = JSON.stringify(credentials);
   return call("POST", "/api/login", body, { "Content-Type": "application/json" });
 }
 
@@ -95,10 +118,12 @@ export function signIn(name, password) {
  * @param {string | null} tag
  * @returns {Promise<{ tag: string | null, content: Answered<P, "get"> | null }>}
  */
-export async function getIfChanged(path, tag) {
-  const response = await reach(path, { headers: tag ? { "If-None-Match": tag } : {} });
-  if (response.status === 304) return { tag, content: null };
-  return { tag: response.headers.get("ETag"), content: await contentOf(response) };
+export function getIfChanged(path, tag) {
+  return counted(async () => {
+    const response = await reach(path, { headers: tag ? { "If-None-Match": tag } : {} });
+    if (response.status === 304) return { tag, content: null };
+    return { tag: response.headers.get("ETag"), content: await contentOf(response) };
+  });
 }
 
 /**
@@ -115,7 +140,7 @@ async function unsafe(method, path, body, type = "application/json") {
     return await call(method, path, body, await headers());
   } catch (error) {
     // A sign-in in another window brings another token. What was refused was not done: try again.
-    if (!(error instanceof Refusal) || error.status !== 403) throw error;
+    if (!(error instanceof Refusal) || error.status !== 403 || error.code) throw error;
     me = null;
     return call(method, path, body, await headers());
   }
@@ -127,8 +152,8 @@ async function unsafe(method, path, body, type = "application/json") {
  * @param {string | File} [body]
  * @param {Record<string, string>} [headers]
  */
-async function call(method, path, body, headers = {}) {
-  return contentOf(await reach(path, { method, body, headers }));
+function call(method, path, body, headers = {}) {
+  return counted(async () => contentOf(await reach(path, { method, body, headers })));
 }
 
 /**
@@ -151,7 +176,14 @@ async function contentOf(response) {
   if (response.ok) return content;
   if (response.status === 401 && location.pathname !== "/login") {
     sessionStorage.setItem("next", location.pathname + location.search);
+    keep();
     location.assign("/login");
   }
-  throw new Refusal(response.status, typeof content?.detail === "string" ? content.detail : "");
+  const { detail, code } = content ?? {};
+  if (String(code).startsWith("first ") && location.pathname !== "/account") {
+    location.assign("/account"); // nothing else can be done now
+  }
+  throw new Refusal(
+    response.status, typeof detail === "string" ? detail : "", typeof code === "string" ? code : "",
+  );
 }

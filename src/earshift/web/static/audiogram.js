@@ -4,7 +4,7 @@
    an arrow that no line leads to. A symbol says that tones were given at its frequency: between them
    there are line and band alone. Levels carry the unit of the data and no other. */
 
-import { arrow, nextMark, sideBySide, symbol, toneMark } from "./audiogram_marks.js";
+import { arrow, counted, nextMark, symbol, timesMark, toneMark } from "./audiogram_marks.js";
 import { el, fill, svg, t, word } from "./dom.js";
 import { decibels, hertz } from "./format.js";
 import { numbersBelow, table } from "./table.js";
@@ -111,6 +111,8 @@ const tenAbove = (level) => Math.ceil(level / 10) * 10;
 function drawing(shown) {
   const scale = scaleOf(shown);
   const title = t("audiogram.title", { ear: word("ear", shown.ear) });
+  const marks = counted(shown.tones).map(({ tone, times, aside }) =>
+    ({ tone, times, x: scale.x(tone.frequency_hz) + aside, y: scale.y(tone.level) }));
   return svg(
     "svg",
     {
@@ -122,10 +124,9 @@ function drawing(shown) {
     band(scale, shown.now),
     grid(scale, shown.unit),
     curve(scale, shown.ear, shown.reference, "reference", 6, shown.referenceTested),
-    sideBySide(shown.tones).map(({ tone, aside }) =>
-      toneMark(scale.x(tone.frequency_hz) + aside, scale.y(tone.level), tone.heard),
-    ),
+    marks.map(({ x, y, tone }) => toneMark(x, y, tone.heard)),
     curve(scale, shown.ear, shown.now, "now", 8, shown.tested),
+    marks.map(({ x, y, tone, times }) => timesMark(x, y, tone.heard, times)),
     shown.next ? nextMark(scale.x(shown.next.frequency_hz), scale.y(shown.next.level)) : null,
   );
 }
@@ -249,6 +250,10 @@ function legendOf({ ear, now, reference, tones, next }) {
   }
   if (tones.some((tone) => tone.heard)) entries.push(entry(t("audiogram.heard"), "", toneMark(18, 12, true)));
   if (tones.some((tone) => !tone.heard)) entries.push(entry(t("audiogram.missed"), "", toneMark(18, 12, false)));
+  if (counted(tones).some(({ times }) => times > 1)) {
+    const times = svg("text", { x: 18, y: 17, "text-anchor": "middle", class: "times" }, t("audiogram.times", { n: 2 }));
+    entries.push(entry(t("audiogram.repeated"), "", times));
+  }
   if (next) entries.push(entry(t("audiogram.next"), "", nextMark(18, 12)));
   return entries;
 }

@@ -1,7 +1,7 @@
 // @ts-check
 /* The marks of an audiogram: thresholds of each ear, no response, tones played, the next tone. */
 
-import { svg } from "./dom.js";
+import { svg, t } from "./dom.js";
 
 /**
  * @param {string} ear
@@ -51,18 +51,35 @@ export function nextMark(x, y) {
 }
 
 /**
- * Tones that were given more than once stand beside each other, so that each can be seen.
- * @template {{ frequency_hz: number, level: number }} T
+ * Tones that were given and answered alike are one mark, with how many there were: many marks beside
+ * each other would look like other frequencies. Two answers to one tone stand just apart.
+ * @template {{ frequency_hz: number, level: number, heard: boolean }} T
  * @param {T[]} tones
  */
-export function sideBySide(tones) {
-  /** @type {Map<string, number>} */
-  const given = new Map();
-  return tones.map((tone) => {
-    const place = `${tone.frequency_hz} ${tone.level}`;
-    const before = given.get(place) ?? 0;
-    given.set(place, before + 1);
-    const side = before % 2 === 1 ? 1 : -1;
-    return { tone, aside: side * Math.ceil(before / 2) * 13 };
+export function counted(tones) {
+  /** @type {Map<string, { tone: T, times: number }>} */
+  const marks = new Map();
+  for (const tone of tones) {
+    const alike = `${tone.frequency_hz} ${tone.level} ${tone.heard}`;
+    const times = (marks.get(alike)?.times ?? 0) + 1;
+    marks.set(alike, { tone, times });
+  }
+  return [...marks.values()].map(({ tone, times }) => {
+    const both = marks.has(`${tone.frequency_hz} ${tone.level} ${!tone.heard}`);
+    return { tone, times, aside: both ? (tone.heard ? -5 : 5) : 0 };
   });
+}
+
+/**
+ * How often a tone was given, beside its mark: heard on the left and not heard on the right, so that
+ * both can stand at one level.
+ * @param {number} x
+ * @param {number} y
+ * @param {boolean} heard
+ * @param {number} times
+ */
+export function timesMark(x, y, heard, times) {
+  if (times === 1) return null;
+  const aside = heard ? { x: x - 8, "text-anchor": "end" } : { x: x + 8 };
+  return svg("text", { ...aside, y: y + 5, class: "times" }, t("audiogram.times", { n: times }));
 }

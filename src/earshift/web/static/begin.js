@@ -4,7 +4,8 @@
 
 import { at, get, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
-import { nameOf } from "./format.js";
+import { BOTH, EARS } from "./ears.js";
+import { capital, nameOf } from "./format.js";
 import { linkPanel } from "./link.js";
 import { complain, formOf, giveUp, handle, inputOf, onSubmit, reasonOf, setHeading, typed } from "./page.js";
 import { choose, remember, remembered } from "./usual.js";
@@ -29,17 +30,21 @@ const known = {
 
 /** @param {string} name */
 const chosen = (name) => typed(new FormData(form), name);
-const ears = () => /** @type {Ear[]} */ (new FormData(form).getAll("ears"));
+/** As the server takes them: one, both in one sitting, or one after the other. */
+const sittings = () => /** @type {NewTest["ears"]} */ (chosen("ears").split(" "));
+const ears = () => EARS.filter((ear) => sittings().some((one) => one === ear || one === BOTH));
 const device = () => known.devices.find((each) => each.id === chosen("device")) ?? null;
 const isScreen = () => chosen("kind") === "screen";
 const isNotch = () => isScreen() && chosen("rule") === NOTCH;
 
 async function load() {
-  const [person, rules, devices] = await Promise.all([
+  const [person, rules, devices, settings] = await Promise.all([
     get(at("/api/people/{person}", names)),
     get("/api/rules"),
     get("/api/devices"),
+    get("/api/settings"),
   ]);
+  askForQuiet(settings);
   Object.assign(known, { rules, devices, references: person.references });
   setHeading(t("begin.heading_of", { name: nameOf(person) }));
   fill(
@@ -54,6 +59,16 @@ async function load() {
 }
 
 /**
+ * How long it has to have been quiet before a baseline is the site's to say.
+ * @param {SiteSetting[]} settings
+ */
+function askForQuiet(settings) {
+  const n = Number(settings.find((each) => each.name === "baseline_quiet_hours")?.value);
+  fill(byId("hours_since_noise-hint"), t("begin.hours_hint", { n }));
+  Object.assign(inputOf("hours_since_noise").dataset, { caution: t("warning.hours", { n }), cautionBelow: n });
+}
+
+/**
  * As this person was tested last, else as on this workstation, else the site's usual device. What
  * an examiner consents to is asked anew each time.
  * @param {PersonFile["last_test"]} last
@@ -65,10 +80,10 @@ function fillIn(last) {
   if (!last) return;
   const rule = last.notch ? NOTCH : last.rule;
   const { kind, device: on, answered_by, mode, ears: tested } = last;
-  choose(form, { kind, device: on ?? here.device ?? usual, answered_by, mode, ...(rule ? { rule } : {}) });
-  for (const input of form.querySelectorAll("input")) {
-    if (input.name === "ears") input.checked = tested.includes(input.value);
-  }
+  const others = rule ? { rule } : {};
+  choose(form, {
+    kind, device: on ?? here.device ?? usual, answered_by, mode, ears: tested.join(" "), ...others,
+  });
   fill(byId("as-last"), t("begin.as_last", { day: last.on }));
   byId("as-last").hidden = false;
   if (new URLSearchParams(location.search).has("as")) byId("start").focus();
@@ -101,8 +116,16 @@ function refresh() {
   byId("of-levels").hidden = one !== null && one.unit !== "dB HL";
   offerOnlyPossible(one);
   const ofDevice = one?.warnings ?? [t("warning.unlisted")];
-  const warnings = [...ofDevice, ...comparisonCautions(), ...checklistCautions()];
-  fill(byId("warnings"), warnings.map((text) => el("p", { class: "caution" }, text)));
+  warn("device-warnings", [...ofDevice, ...comparisonCautions()]);
+  warn("warnings", checklistCautions());
+}
+
+/**
+ * @param {string} place beside what the warnings are about
+ * @param {string[]} texts
+ */
+function warn(place, texts) {
+  fill(byId(place), texts.map((text) => el("p", { class: "caution" }, text)));
 }
 
 function showRule() {
@@ -111,7 +134,7 @@ function showRule() {
   if (isNotch()) fill(byId("rule-text"), t("begin.notch_text"));
   if (!rule) return;
   const text = t("begin.rule_text", { text: rule.text, source: rule.source });
-  fill(byId("rule-text"), [text, rule.unverified].filter(Boolean).join(" "));
+  fill(byId("rule-text"), [capital(text), rule.unverified].filter(Boolean).join(" "));
 }
 
 /**
@@ -121,13 +144,16 @@ function showRule() {
  */
 function offerOnlyPossible(one) {
   const possible = one?.answered_by ?? ["examiner"];
+  byId("one-by-one").hidden = one?.sound !== "relative";
   for (const input of form.querySelectorAll("input")) {
     if (input.name === "answered_by") input.disabled = !possible.includes(input.value);
     const [name, value] = (input.dataset.needs ?? "").split("=");
     if (name) input.disabled = chosen(name) !== value;
+    // Without calibration each ear has its own loudness, and a sitting has but one.
+    if (input.name === "ears" && input.value === BOTH) input.disabled = one?.sound === "relative";
     if (!input.disabled || !input.checked) continue;
     input.checked = false;
-    const first = form.querySelector(`input[type=radio][name="${input.name}"]`);
+    const first = form.querySelector(`input[type=radio][name="${input.name}"]:enabled`);
     if (first instanceof HTMLInputElement) first.checked = true;
   }
 }
@@ -143,7 +169,7 @@ function referenceField(ear, one) {
   const name = word("ear", ear);
   if (!choices.some((choice) => choice.reason === null)) {
     return el("p", { class: "caution" }, t("begin.no_reference", { ear: name }), " ",
-      choices.map((choice) => `${referenceText(choice)}: ${choice.reason}`).join(" "));
+      choices.map((choice) => `${capital(referenceText(choice))}: ${choice.reason}`).join(" "));
   }
   const id = `reference-${ear}`;
   const before = document.getElementById(id);
@@ -186,7 +212,7 @@ function deviceLines(one) {
   });
   const page = el("a", { href: `/devices/${one.id}` }, t("begin.device_page"));
   const line = el("p", { class: "hint" }, state, " ", page);
-  return one.blocked ? [el("p", { class: "caution" }, one.blocked), line] : [line];
+  return one.blocked ? [el("p", { class: "caution bad" }, one.blocked), line] : [line];
 }
 
 /** What the template says of the answers to its checklist. */
@@ -220,7 +246,7 @@ function checklist() {
 function plan() {
   return {
     kind: isScreen() ? "screen" : "exam",
-    ears: ears(),
+    ears: sittings(),
     rule: isScreen() && !isNotch() ? chosen("rule") : null,
     notch: isNotch(),
     protocol: null,

@@ -18,7 +18,8 @@ function line(exam) {
   const name = t("exam.tab", {
     ear: word("ear", exam.ear), kind: word("kind", exam.kind), state: word("state", exam.state),
   });
-  const far = t("booths.far", { answered: exam.answered, at_most: exam.at_most });
+  const over = !["open", "paused"].includes(exam.state);
+  const far = t(over ? "booths.answered" : "booths.far", { answered: exam.answered, at_most: exam.at_most });
   return el("li", {},
     el("a", { href: `/exams/${exam.exam}`, class: `ear ${exam.ear}` }, name),
     el("span", { class: "hint" }, ` ${far}`),

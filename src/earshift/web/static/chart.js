@@ -85,7 +85,14 @@ function drawing(title, x, y, lines, limits, ear) {
   );
   for (const limit of limits) {
     const at = down(limit.at);
-    const place = { x: WIDTH - RIGHT - 6, y: at - 6, "text-anchor": "end", class: "limit-name" };
+    const above = at - TOP > LINE; // else the name would lie on the frame
+    const lower = above ? at - 6 : at + LINE - 4;
+    // Where a test's line seldom is: a high limit is named on the right, as few tests are so long, a
+    // low one on the left, as none begins there.
+    const aside = fraction(limit.at) > 0.5
+      ? { x: WIDTH - RIGHT - 6, "text-anchor": "end" }
+      : { x: LEFT + 6 };
+    const place = { ...aside, y: lower, class: "limit-name" };
     marks.push(
       svg("line", { x1: LEFT, y1: at, x2: WIDTH - RIGHT, y2: at, class: "limit" }),
       svg("text", place, limit.text),
@@ -132,8 +139,11 @@ function namesAtEnds(lines, across, down) {
     if (index > 0) each.at = Math.max(each.at, named[index - 1].at + LINE);
   });
   const over = Math.max(0, (named.at(-1)?.at ?? 0) - (HEIGHT - BOTTOM));
+  const edge = WIDTH - RIGHT;
   return named.flatMap(({ name, at, x, y }) => [
-    svg("line", { x1: x, y1: y, x2: WIDTH - RIGHT + 12, y2: at - over, class: "lead" }),
+    // Of a line that ends earlier: dotted and level, so that nobody takes it for measured.
+    ...(x < edge ? [svg("line", { x1: x, y1: y, x2: edge, y2: y, class: "lead ended" })] : []),
+    svg("line", { x1: edge, y1: y, x2: edge + 12, y2: at - over, class: "lead" }),
     svg("text", { x: WIDTH - RIGHT + 15, y: at - over + 5 }, name),
   ]);
 }

@@ -50,7 +50,7 @@ export function createDesk(state, audio, stop) {
    * @param {string} unit
    */
   function toneText(tone, unit) {
-    const ear = word("the_ear", state.exam.ear);
+    const ear = word("the_ear", tone.ear);
     if (tone.level === null) {
       return state.byHand ? t("desk.silence", { ear }) : t("desk.silence_played", { ear });
     }

@@ -2,11 +2,12 @@
 /* One device: its state, the daily check by ear, and its calibration table. */
 
 import { at, get, post } from "./api.js";
+import { checkHistory } from "./check_history.js";
 import { byId, el, fill, t, word } from "./dom.js";
 import { EARS } from "./ears.js";
 import { decibels, hertz, today } from "./format.js";
 import { acting, formOf, giveUp, handle, inputOf, onSubmit, say, setHeading, typed } from "./page.js";
-import { facts } from "./table.js";
+import { facts, table } from "./table.js";
 
 const CHECKED_HZ = [500, 1000, 2000, 4000];
 const TABLE_HZ = [250, 500, 1000, 2000, 3000, 4000, 6000, 8000];
@@ -21,7 +22,7 @@ function show(device) {
   setHeading(device.name);
   const { calibration, daily_check: check } = device;
   const checked = word("daily_check", check.state);
-  fill(byId("blocked"), device.blocked ? el("p", { class: "caution" }, device.blocked) : null);
+  fill(byId("blocked"), device.blocked ? el("p", { class: "caution bad" }, device.blocked) : null);
   facts(byId("state"), [
     [t("device.default"), device.default ? t("device.default_yes") : null],
     [t("device.sound"), word("sound", device.sound)],
@@ -45,6 +46,34 @@ function show(device) {
   button.dataset.default = String(!device.default);
   // An audiometer sets its own levels: there is nothing to convert, so no table.
   byId("of-table").hidden = device.sound === "external";
+}
+
+/** What depends on calibrations and checks, shown anew after each. */
+async function showAbout() {
+  const [range, checks] = await Promise.all([
+    get(at("/api/devices/{device}/range", names)),
+    get(at("/api/devices/{device}/checks", names)),
+  ]);
+  fill(byId("range"), rangeOf(range));
+  checkHistory(byId("history"), checks);
+}
+
+/** @param {PlayableRange} range */
+function rangeOf({ unit, rows }) {
+  if (rows.length === 0) return el("p", {}, t("device.range_external"));
+  /** @param {[number, number] | null} ends */
+  const between = (ends) => {
+    if (ends === null) return el("span", { class: "late" }, t("device.range_nothing"));
+    return t("device.range_between", { low: decibels(ends[0]), high: decibels(ends[1]) });
+  };
+  const columns = [t("column.frequency"), ...EARS.map((ear) => word("ear", ear))];
+  const cells = rows.map((row) =>
+    [hertz(row.frequency_hz), ...EARS.map((ear) => between(row[ear]))]);
+  const relative = unit !== "dB HL";
+  return [
+    el("p", { class: relative ? "caution" : "hint" }, relative ? t("device.range_relative") : t("device.range_hint")),
+    table(t("device.range_unit", { unit }), columns, cells),
+  ];
 }
 
 /**
@@ -143,7 +172,7 @@ function showPreset() {
 onSubmit(formOf("calibration"), async (fields) => {
   const levels = byId("of-table").hidden ? {} : typedNumbers(fields, "full", TABLE_HZ);
   const given = Object.values(levels).some((ofEar) => Object.keys(ofEar).length > 0);
-  const table = {
+  const measured = {
     retspl: typed(fields, "retspl"),
     full_scale_db_spl: levels,
     floor_dbfs: Number(typed(fields, "floor_dbfs")),
@@ -154,10 +183,11 @@ onSubmit(formOf("calibration"), async (fields) => {
     laboratory: typed(fields, "laboratory"),
     coupler: typed(fields, "coupler"),
     kind: /** @type {"acoustic" | "exhaustive"} */ (typed(fields, "kind")),
-    ...(given ? table : {}),
+    ...(given ? measured : {}),
   });
   say(t("device.calibrated"));
   show(device);
+  await showAbout();
 });
 
 onSubmit(formOf("check"), async (fields) => {
@@ -167,6 +197,7 @@ onSubmit(formOf("check"), async (fields) => {
   });
   say(word("checked", device.daily_check.state));
   show(device);
+  await showAbout();
 });
 
 byId("default").addEventListener("click", () =>
@@ -190,5 +221,7 @@ Promise.all([get(at("/api/devices/{device}", names)), get("/api/retspl")])
     fill(preset, presets.map((each) => el("option", { value: each.name }, t("device.preset", each))));
     show(device);
     showPreset();
+    byId("guided", HTMLAnchorElement).href = `/devices/${names.device}/check`;
+    return showAbout();
   })
   .catch(giveUp);

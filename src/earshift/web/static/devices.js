@@ -21,6 +21,12 @@ function useOf(device) {
 }
 
 /** @param {Device} device */
+function checkOf({ daily_check: { state } }) {
+  const said = word("daily_check", state);
+  return state === "failed" ? el("strong", { class: "late" }, said) : said;
+}
+
+/** @param {Device} device */
 function row(device) {
   const { calibration } = device;
   const state = word("calibration", calibration.state);
@@ -28,7 +34,7 @@ function row(device) {
     el("a", { href: `/devices/${device.id}`, dir: "auto" }, device.name),
     word("sound", device.sound),
     calibration.due_on ? t("devices.until", { state, day: calibration.due_on }) : state,
-    word("daily_check", device.daily_check.state),
+    checkOf(device),
     useOf(device),
   ];
 }

@@ -3,3 +3,6 @@
 
 /** @type {readonly Ear[]} */
 export const EARS = ["right", "left"];
+
+/** What a test of both in one sitting is of; its tones have their own ear. */
+export const BOTH = "both";

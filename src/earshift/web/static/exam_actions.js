@@ -3,6 +3,7 @@
 
 import { at, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
+import { BOTH, EARS } from "./ears.js";
 import { acting, say } from "./page.js";
 
 /** @import { ExamState } from "./exam_state.js" */
@@ -24,7 +25,8 @@ export function createActions(state) {
     place.dataset.offered = key;
     const made = [
       ...(following ? [nextLink(following)] : []),
-      ...offered.map(actionButton),
+      ...offered.map((name) => actionButton(name)),
+      ...(offered.includes("retest") && exam.ear === BOTH ? EARS.map((ear) => actionButton("retest", ear)) : []),
     ];
     const within = place.contains(document.activeElement);
     fill(place, made.length ? made : el("p", { class: "quiet" }, t("exam.nothing")));
@@ -35,6 +37,9 @@ export function createActions(state) {
       el("a", { class: "button", href: `${report}.pdf`, download: "report.pdf" }, t("exam.pdf")),
       el("a", { class: "button", href: `${report}.pdf?paper=letter`, download: "report.pdf" }, t("exam.pdf_letter")),
       el("a", { class: "button", href: `${report}.html`, download: "report.html" }, t("exam.html")),
+      exam.state === "done" && exam.mode !== "simulated"
+        ? el("a", { class: "button", href: `/visits/${exam.visit}/review` }, t("exam.review"))
+        : null,
     );
   }
 
@@ -51,22 +56,33 @@ export function createActions(state) {
     return el("a", { class: "button main", id: "next-ear", href: `/exams/${one.exam}` }, text);
   }
 
-  /** @param {string} name */
-  function actionButton(name) {
+  /**
+   * @param {string} name
+   * @param {Ear} [ear] of both ears, the one that is meant
+   */
+  function actionButton(name, ear) {
     const hides = name === "release" && state.exam.released;
-    const text = hides ? t("exam.withhold") : word("action", name);
-    const button = el("button", { type: "button", "data-action": name }, text);
-    button.addEventListener("click", () => acting(button, () => act(name)));
+    const both = name === "retest" && !ear && state.exam.ear === BOTH;
+    const text = hides ? t("exam.withhold")
+      : ear ? t("exam.retest_ear", { ear: word("the_ear", ear) })
+      : both ? t("exam.retest_both") : word("action", name);
+    const button = el("button", { type: "button", "data-action": ear ? `${name}-${ear}` : name }, text);
+    button.addEventListener("click", () => acting(button, () => act(name, ear)));
     return button;
   }
 
-  /** @param {string} name */
-  async function act(name) {
+  /**
+   * @param {string} name
+   * @param {Ear} [ear]
+   */
+  async function act(name, ear) {
     state.sounding?.silence();
     if (name === "abandon" && !window.confirm(t("exam.abandon_sure"))) return;
     const following = FOLLOWING.find((each) => each === name);
     if (following) {
-      const next = await post(at(`/api/exams/{exam}/${following}`, state.names), {});
+      /** @type {Record<string, string>} */
+      const of = ear ? { ear } : {};
+      const next = await post(at(`/api/exams/{exam}/${following}`, state.names, of), {});
       location.assign(`/exams/${next.id}`);
       return;
     }

@@ -81,9 +81,14 @@ export class ExamState {
   async look() {
     this.#looks += 1;
     const mine = this.#looks; // what was asked earlier and comes later is no longer true
-    const answer = await getIfChanged(at("/api/exams/{exam}/live", this.names), this.#tag);
+    const view = at("/api/exams/{exam}/live", this.names);
+    let answer = await getIfChanged(view, this.#tag);
     if (mine !== this.#looks || (answer.content === null && this.#exam !== null)) return;
     const exam = await get(at("/api/exams/{exam}", this.names));
+    // It may have ended between the two answers: a verdict "in progress" would stand beside what
+    // follows from the end.
+    const behind = answer.content !== null && !ENDED.includes(answer.content.state);
+    if (ENDED.includes(exam.state) && behind) answer = await getIfChanged(view, null);
     if (mine !== this.#looks) return;
     this.#tag = answer.tag;
     this.#live = answer.content ?? this.#live;

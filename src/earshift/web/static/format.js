@@ -27,6 +27,18 @@ export async function localTime(moment) {
  */
 export const dayText = (day) => el("span", { class: "day" }, day);
 
+/**
+ * As a sentence begins.
+ * @param {string} text
+ */
+export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
+
+/**
+ * As it goes on after a colon.
+ * @param {string} text
+ */
+export const small = (text) => text.charAt(0).toLowerCase() + text.slice(1);
+
 /** Today's date in the browser, as the API writes days. */
 export function today() {
   const now = new Date();
@@ -36,14 +48,15 @@ export function today() {
 }
 
 /**
- * A probability in per cent; only certainty is shown as 0 or 100.
+ * A probability in per cent as the sentences of a verdict have it: with a digit more where it is
+ * close to certain, and only certainty is 0 or 100.
  * @param {number} p
  */
 export function percent(p) {
-  if (p > 0 && p < 0.001) return t("chart.percent", { n: "<0.1" });
-  if (p < 1 && p > 0.999) return t("chart.percent", { n: ">99.9" });
-  const fine = p < 0.1 || p > 0.95;
-  return t("chart.percent", { n: Math.round(100 * p * (fine ? 10 : 1)) / (fine ? 10 : 1) });
+  if (p === 0 || p === 1) return t("chart.percent", { n: 100 * p });
+  if (p > 0.9995) return t("chart.percent_over", { n: 99.9 });
+  if (p < 0.0005) return t("chart.percent_under", { n: 0.1 });
+  return t("chart.percent", { n: (100 * p).toFixed(Math.min(p, 1 - p) < 0.01 ? 1 : 0) });
 }
 
 /**

@@ -133,7 +133,7 @@ function changeChart(ear, points) {
     x: days(points),
     y: { low: 0, high: 1, ticks: [0, 0.5, 1].map((p) => ({ at: p, text: percent(p) })) },
     lines: [{ name: "", points: line }],
-    columns: [t("person.day"), t("probability.p"), t("person.decision")],
+    columns: [t("person.day"), t("live.p"), t("person.decision")],
     rows: points.map((point) => [
       dayText(point.on),
       percent(point.p_changed),

@@ -119,6 +119,7 @@ function offer() {
   for (const part of form.querySelectorAll(".of-audiograms, .of-roster")) {
     part.toggleAttribute("hidden", part.matches(".of-roster") !== isRoster());
   }
+  byId("file-hint").textContent = isRoster() ? t("import.file_hint_roster") : t("import.file_hint");
   byId("why").textContent = isRoster() ? t("import.why_roster") : t("import.why");
   inputOf("left_on").disabled = !inputOf("mark_leavers").checked;
 }
@@ -159,6 +160,8 @@ function ofAudiograms(found) {
   ];
 }
 
+const STACKED = { class: "list labelled" };
+
 /** @param {Answered<"/api/imports/roster", "post">} plan */
 function ofRoster(plan) {
   const counts = {
@@ -166,30 +169,30 @@ function ofRoster(plan) {
   };
   const changes = plan.changed.flatMap((one) =>
     one.fields.map(({ field, before, after }) => [
-      one.row ?? "", el("a", { href: `/people/${one.person.id}`, dir: "auto" }, nameOf(one.person)),
+      el("a", { href: `/people/${one.person.id}`, dir: "auto" }, nameOf(one.person)), one.row ?? "",
       word("column", field), before ?? t("import.nothing"), after ?? t("import.nothing"),
     ]),
   );
   const leaving = plan.leavers_total === 0 ? [] : [
     table(plan.leavers_marked ? t("import.leavers_marked") : t("import.leavers"),
-      [t("column.code"), t("column.name"), t("column.department")],
-      plan.leavers.map((one) => [one.code ?? "", one.name ?? "", one.department ?? ""])),
+      [t("person.code"), t("person.name"), t("person.department")],
+      plan.leavers.map((one) => [one.code ?? "", one.name ?? "", one.department ?? ""]), STACKED),
     more(plan.leavers.length, plan.leavers_total),
   ];
   return [
     el("p", {}, plan.preview ? t("import.roster_would", counts) : t("import.roster_done", counts)),
     ...reasons(t("import.rejected"), plan.rejected, plan.rejected_total),
     changes.length === 0 ? null : table(t("import.changes"),
-      [t("import.row"), t("import.person"), t("import.field"), t("import.before"), t("import.after")],
-      changes),
+      [t("import.person"), t("import.row"), t("import.field"), t("import.before"), t("import.after")],
+      changes, STACKED),
     more(plan.changed.length, plan.changed_total),
     plan.new_total === 0 ? null : table(t("import.new"),
-      [t("import.row"), t("column.code"), t("column.name"), t("column.department")],
-      plan.new.map((one) => [one.row, one.code, one.name ?? "", one.department ?? ""])),
+      [t("person.code"), t("import.row"), t("person.name"), t("person.department")],
+      plan.new.map((one) => [one.code, one.row, one.name ?? "", one.department ?? ""]), STACKED),
     more(plan.new.length, plan.new_total),
     ...leaving,
     plan.duplicates_total === 0 ? null : table(t("import.duplicates"),
-      [t("import.one"), t("import.other")], plan.duplicates),
+      [t("import.one"), t("import.other")], plan.duplicates, STACKED),
   ];
 }
 

@@ -2,29 +2,32 @@
 /* The listener's link: made, shown once, copied, ended. */
 
 import { at, post, remove, whoAmI } from "./api.js";
-import { el, fill, svg, t } from "./dom.js";
+import { el, fill, t } from "./dom.js";
 import { localTime } from "./format.js";
 import { acting, say } from "./page.js";
+import { qrCode } from "./qr.js";
 
 /**
  * Controls for the link of a visit. The address is known only to who makes it, and only once.
  * @param {Element} place
  * @param {string} visit
  * @param {() => unknown} [changed] called when the link was made or ended
- * @param {() => boolean} [inUse] whether a new link would end one that may be in use
+ * @param {() => boolean} [inUse] whether a new link would end one from elsewhere
  */
 export function linkPanel(place, visit, changed = () => {}, inUse = () => false) {
   const shown = el("div");
+  let given = false; // whether this page has made a link that works
   const make = el("button", { type: "button", class: "main" }, t("link.make"));
   const end = el("button", { type: "button" }, t("link.end"));
   const link = at("/api/visits/{visit_id}/link", { visit_id: visit });
   fill(place, el("p", { class: "hint" }, t("link.what")), shown, el("div", { class: "row" }, make, end));
   make.addEventListener("click", () => {
-    if (!inUse() || window.confirm(t("link.sure"))) acting(make, create);
+    if (!(given || inUse()) || window.confirm(t("link.sure"))) acting(make, create);
   });
   end.addEventListener("click", () =>
     acting(end, async () => {
       await remove(link);
+      given = false;
       fill(shown);
       say(t("link.ended"));
       changed();
@@ -32,6 +35,7 @@ export function linkPanel(place, visit, changed = () => {}, inUse = () => false)
   );
   async function create() {
     const made = await post(link, {});
+    given = true;
     const whole = new URL(made.url, location.origin).href;
     const address = el("input", {
       type: "text", readonly: true, value: whole, id: "listener-link", class: "address",
@@ -54,7 +58,7 @@ export function linkPanel(place, visit, changed = () => {}, inUse = () => false)
     fill(
       shown,
       el("p", {}, here ? t("link.only_here") : t("link.scan")),
-      here ? null : picture(made.qr),
+      here ? null : qrCode(made.qr, t("link.qr")),
       el("div", { class: "field" }, el("label", { for: "listener-link" }, t("link.address")), address),
       el("p", { class: "hint" }, t("link.until", { at: await localTime(made.expires_at) })),
       el("div", { class: "row" }, copy, open),
@@ -65,20 +69,4 @@ export function linkPanel(place, visit, changed = () => {}, inUse = () => false)
     changed();
   }
   return { create };
-}
-
-const QUIET = 4; // modules of white around a QR code
-
-/**
- * A QR code, dark on white whatever the colours of the page.
- * @param {string[]} rows
- */
-function picture(rows) {
-  const size = rows.length + 2 * QUIET;
-  const dark = rows.flatMap((row, y) =>
-    [...row].flatMap((one, x) => (one === "1" ? `M${x + QUIET} ${y + QUIET}h1v1h-1z` : [])),
-  );
-  return svg("svg", { class: "qr", viewBox: `0 0 ${size} ${size}`, role: "img", "aria-label": t("link.qr") },
-    svg("rect", { width: size, height: size, fill: "#fff" }),
-    svg("path", { d: dark.join(""), fill: "#000" }));
 }

@@ -1,8 +1,10 @@
 // @ts-check
 /* What the examiner's pages do alike: messages, refusals, forms, the heading. */
 
+import { withPassword } from "./again.js";
+import { post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
-import { Refusal, isLost } from "./refusal.js";
+import { Refusal, asksFor, isLost } from "./refusal.js";
 
 /** The handle in this page's address. */
 export const handle = () => document.body.dataset.handle ?? "";
@@ -64,7 +66,8 @@ export function reasonOf(error) {
 }
 
 /**
- * Run an action of a form or a button: no second click meanwhile, failures are shown.
+ * Run an action of a form or a button: no second click meanwhile, failures are shown. Where the
+ * server wants the password first, it is asked for, and the action is run again.
  * @param {Element} button
  * @param {() => unknown} action
  */
@@ -73,7 +76,13 @@ export async function acting(button, action) {
   button.setAttribute("aria-busy", "true");
   fill(byId("problem"));
   try {
-    await action();
+    try {
+      await action();
+    } catch (error) {
+      if (!asksFor(error, "password-again")) throw error;
+      const proved = await withPassword(t("again.why"), (proof) => post("/api/account/confirm", proof));
+      if (proved) await action();
+    }
   } catch (error) {
     complain(error);
   } finally {
@@ -119,17 +128,6 @@ export function toggles(button) {
     const first = form.querySelector("input, select, textarea");
     if (!form.hidden && first instanceof HTMLElement) first.focus();
   });
-}
-
-/**
- * What is being typed into a field outlives a session that ended, until it is sent.
- * @param {HTMLTextAreaElement} field
- */
-export function keepDraft(field) {
-  const key = `draft ${location.pathname} ${field.name}`;
-  field.value ||= sessionStorage.getItem(key) ?? "";
-  field.addEventListener("input", () => sessionStorage.setItem(key, field.value));
-  return { sent: () => sessionStorage.removeItem(key) };
 }
 
 /** @param {HTMLElement} form */

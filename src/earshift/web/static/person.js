@@ -3,11 +3,11 @@
 
 import { at, get, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
-import { EARS } from "./ears.js";
+import { BOTH, EARS } from "./ears.js";
 import { dayText, decisionBadge, hertz, localTime, nameOf } from "./format.js";
 import { historyView } from "./history.js";
 import {
-  acting, formOf, giveUp, handle, hide, inputOf, keepDraft, onSubmit, say, setHeading, toggles, typed,
+  acting, formOf, giveUp, handle, hide, inputOf, onSubmit, say, setHeading, toggles, typed,
 } from "./page.js";
 import { facts, table } from "./table.js";
 import { linkTo } from "./work.js";
@@ -42,6 +42,7 @@ function showIdentity(person) {
     [t("person.hired_on"), person.hired_on],
     [t("person.left_on"), person.left_on],
     [t("person.next_due"), person.next_due],
+    [t("person.kept_until"), person.erased ? null : person.kept_until ?? t("person.kept_employed")],
   ]);
   byId("erased").hidden = !person.erased;
   byId("actions").hidden = person.erased || person.merged_into !== null;
@@ -142,10 +143,13 @@ function examRow(exam) {
 
 // Baselines: what each ear is compared with, and a professional's choice of another
 
-/** @param {ExamSummary} exam */
-const examText = (exam) =>
+/**
+ * @param {ExamSummary} exam
+ * @param {Ear} ear
+ */
+const examText = (exam, ear) =>
   t("person.baseline_exam", {
-    ear: word("ear", exam.ear),
+    ear: word("ear", ear),
     kind: word("kind", exam.kind),
     on: exam.measured_on ?? t("person.no_day"),
   });
@@ -160,12 +164,14 @@ function showBaselines({ exams, baselines, erased }) {
     const { exam: id, chosen_by: author, reason } = baselines[ear];
     const found = exams.find((each) => each.id === id);
     if (!found) return [];
-    const exam = examText(found);
+    const exam = examText(found, ear);
     const values = { exam, author, reason };
     return el("li", {}, author ? t("person.baseline_chosen", values) : t("person.baseline_oldest", { exam }));
   });
   fill(byId("baselines"), lines);
-  const options = full.map((exam) => el("option", { value: `${exam.ear} ${exam.id}` }, examText(exam)));
+  const options = full.flatMap((exam) =>
+    EARS.filter((ear) => exam.ear === ear || exam.ear === BOTH).map((ear) =>
+      el("option", { value: `${ear} ${exam.id}` }, examText(exam, ear))));
   fill(byId("baseline-exam"), options);
 }
 
@@ -229,10 +235,8 @@ async function showNotes(notes) {
   fill(byId("notes"), items.length ? items : el("li", { class: "quiet" }, t("person.no_notes")));
 }
 
-const draft = keepDraft(byId("text", HTMLTextAreaElement));
 onSubmit(formOf("note"), async (fields) => {
   await post(at("/api/people/{person}/notes", names), { text: typed(fields, "text") });
-  draft.sent();
   formOf("note").reset();
   say(t("person.note_saved"));
   await show();

@@ -49,7 +49,8 @@ function heardNow(ctx) {
  * @param {Tone} presentation
  */
 export function playOnce(ctx, play, presentation, { onset = ctx.currentTime + LEAD_S } = {}) {
-  const { sound, ear, timing } = play;
+  const { sound, timing } = play;
+  const ear = presentation.ear ?? play.ear;
   const tone = buildTone(ctx, { sound, ear, presentation, timing });
   const start = Math.max(onset, ctx.currentTime);
   let silenced = false;

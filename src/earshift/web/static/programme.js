@@ -15,16 +15,26 @@ function asked() {
 }
 
 /**
+ * So many, and what part of those tested that is, with its interval.
+ * @param {number} n
+ * @param {number[] | null | undefined} share
+ */
+function counted(n, share) {
+  const [p, low, high] = (share ?? []).map(percent);
+  return share ? t("programme.share", { n, p, low, high }) : n;
+}
+
+/**
  * @param {ProgrammeGroup} group
  * @param {string} name
  */
 function row(group, name) {
-  const share = group.confirmed_share;
-  const [p, low, high] = (share ?? []).map(percent);
   return [
     name, group.people, group.due, group.overdue, group.tested, group.audiograms,
-    share ? t("programme.share", { n: group.confirmed, p, low, high }) : group.confirmed,
-    group.not_confirmed, group.waiting, group.closed,
+    counted(group.confirmed, group.confirmed_share),
+    counted(group.not_confirmed, group.not_confirmed_share),
+    counted(group.waiting, group.waiting_share),
+    counted(group.closed, group.closed_share),
     group.letters, group.protectors, group.trainings, group.referrals,
   ];
 }
@@ -43,7 +53,7 @@ async function show() {
   const rows = found.groups.map((group) => row(group, group.name ?? t("programme.nameless")));
   const caption = t("programme.caption", { first: found.first, last: found.last });
   const all = row(found.everybody, t("programme.everybody"));
-  fill(byId("programme"), table(caption, columns, [...rows, all], { class: "programme" }));
+  fill(byId("programme"), table(caption, columns, [...rows, all], { class: "programme labelled" }));
   const query = new URLSearchParams(asked());
   byId("csv", HTMLAnchorElement).href = `/api/programme.csv?${query}`;
 }

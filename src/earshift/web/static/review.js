@@ -1,12 +1,14 @@
 // @ts-check
 /* Review of a visit: what was found, signatures, the letter, and what was done about a shift. */
 
+import { withPassword } from "./again.js";
 import { at, get, post, whoAmI } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
 import { decisionBadge, localTime, nameOf, today } from "./format.js";
 import {
   acting, formOf, giveUp, handle, inputOf, onSubmit, say, setHeading, typed,
 } from "./page.js";
+import { withReason } from "./reason.js";
 
 const names = { visit_id: handle() };
 
@@ -22,7 +24,11 @@ async function show(review) {
   fill(byId("of"),
     el("a", { href: `/people/${person.id}`, dir: "auto" }, name),
     t("review.visit_of", { code: person.code ?? "", day: review.on }));
-  fill(byId("exams"), review.exams.map(examLine));
+  const reviewer = (await whoAmI()).role !== "examiner";
+  const closed = await Promise.all(review.closed.map(async (one) =>
+    ({ exam: one.exam, line: closedLine(one, await localTime(one.at), reviewer) })));
+  fill(byId("exams"), review.exams.map((exam) =>
+    examLine(exam, closed.filter((one) => one.exam === exam.id).map((one) => one.line))));
   fill(byId("findings"), findings.map(findingText));
   byId("noise").hidden = review.room_noise === null;
   byId("noise").textContent = review.room_noise ?? "";
@@ -33,7 +39,6 @@ async function show(review) {
   byId("changed").hidden = !review.changed_since;
   byId("obstacle").hidden = obstacle === "";
   byId("obstacle").textContent = obstacle === "" ? "" : t("review.obstacle", { why: obstacle });
-  const reviewer = (await whoAmI()).role !== "examiner";
   byId("not-you").hidden = reviewer;
   formOf("sign").hidden = !reviewer || obstacle !== "";
   const amends = signatures.length > 0;
@@ -45,15 +50,42 @@ async function show(review) {
   showFollowUps(review.follow_ups);
 }
 
-/** @param {ExamSummary} exam */
-function examLine(exam) {
+/**
+ * A verdict that a reviewer closed, and the way back.
+ * @param {ReviewShown["closed"][number]} closed
+ * @param {string} moment
+ * @param {boolean} reviewer
+ */
+function closedLine({ exam, ear, author, reason }, moment, reviewer) {
+  const text = t("review.closed", { ear: word("ear", ear), author, at: moment, reason });
+  const reopen = el("button", { type: "button", class: "quiet" }, t("review.reopen"));
+  const words = {
+    heading: t("review.reopen_of", { ear: word("the_ear", ear) }),
+    hint: t("review.reopen_hint"), go: t("review.reopen_save"),
+  };
+  reopen.addEventListener("click", () => acting(reopen, async () => {
+    const ears = [/** @type {Ear} */ (ear)];
+    const done = await withReason(words, (why) =>
+      post(at("/api/exams/{exam}/reopen", { exam }), { reason: why, ears }));
+    if (!done) return;
+    say(t("review.reopened"));
+    await load();
+  }));
+  return el("p", { class: "hint", dir: "auto" }, text, " ", reviewer ? reopen : null);
+}
+
+/**
+ * @param {ExamSummary} exam
+ * @param {Element[]} closed
+ */
+function examLine(exam, closed) {
   const result = exam.decision
     ? decisionBadge(exam.decision, exam.next_step)
     : word("state", exam.state);
   const link = el("a", { href: `/exams/${exam.id}` }, t("review.exam", {
     ear: word("ear", exam.ear), kind: word("kind", exam.kind),
   }));
-  return el("li", {}, link, " ", result, exam.words ? el("p", { class: "hint" }, exam.words) : null);
+  return el("li", {}, link, " ", result, exam.words ? el("p", { class: "hint" }, exam.words) : null, closed);
 }
 
 /** @param {FindingShown} finding */
@@ -81,17 +113,23 @@ onSubmit(formOf("sign"), async (fields) => {
   if (!shown) return;
   const newest = shown.signatures.at(-1);
   const meaning = /** @type {"reviewed"} */ (typed(fields, "meaning"));
+  const what = {
+    name: typed(fields, "name").trim(),
+    meaning,
+    seen: shown.seen,
+    amends: newest ? newest.sha256 : null,
+    reason: typed(fields, "reason").trim(),
+  };
+  /** @param {{ password: string, code: string }} proof */
+  const sign = async (proof) => {
+    shown = await post(at("/api/visits/{visit_id}/sign", names), { ...what, ...proof });
+  };
   try {
-    const signed = await post(at("/api/visits/{visit_id}/sign", names), {
-      name: typed(fields, "name").trim(),
-      meaning,
-      seen: shown.seen,
-      amends: newest ? newest.sha256 : null,
-      reason: typed(fields, "reason").trim(),
-    });
+    if ((await whoAmI()).single_user) await sign({ password: "", code: "" });
+    else if (!(await withPassword(t("again.sign"), sign))) return;
     inputOf("reason").value = "";
     say(t("review.signed"));
-    await show(signed);
+    await show(shown);
   } catch (error) {
     // What was typed stays; what another one did meanwhile is shown.
     await load();
@@ -105,12 +143,15 @@ onSubmit(formOf("sign"), async (fields) => {
 function showWork(reviewer) {
   const shifts = (shown?.findings ?? []).filter((one) => one.decision === "changed");
   byId("work-card").hidden = !reviewer || shifts.length === 0 || shown?.person.erased === true;
-  fill(byId("shift"), shifts.map((one) => el("option", { value: one.exam }, word("ear", one.ear))));
+  fill(byId("shift"), shifts.map(({ exam, ear }) =>
+    el("option", { value: `${ear} ${exam}` }, word("ear", ear))));
 }
 
 onSubmit(formOf("work"), async (fields) => {
   const answer = typed(fields, "related");
-  await post(at("/api/exams/{exam}/work-related", { exam: typed(fields, "exam") }), {
+  const [ear, exam] = typed(fields, "exam").split(" ");
+  await post(at("/api/exams/{exam}/work-related", { exam }), {
+    ears: [/** @type {Ear} */ (ear)],
     related: answer === "back" ? null : answer === "yes",
     name: typed(fields, "work_name").trim(),
     reason: typed(fields, "work_reason").trim(),

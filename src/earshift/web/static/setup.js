@@ -76,7 +76,7 @@ export function showPlannedDevice({ fingerprint: planned }) {
  */
 export function createSetup(page, play, steps) {
   const planned = /** @type {Partial<Fingerprint>} */ (play.sound.fingerprint ?? {});
-  const tested = /** @type {Ear} */ (play.ear);
+  const tested = EARS.find((ear) => ear === play.ear) ?? EARS[0]; // of both ears, the first
   const state = {
     at: -1,
     louder: { left: 0, right: 0 },

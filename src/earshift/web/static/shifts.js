@@ -26,9 +26,11 @@ const MOST_DB = [-40, 80]; // and at most: what lies beyond is drawn at its end
 /**
  * A place for the picture; a test without a reference has none.
  * @param {HTMLElement} place
+ * @param {string | null} [ear] named where the other one's picture is on the page as well
  */
-export function shiftPicture(place) {
-  const heading = el("h3", {}, t("shifts.heading"));
+export function shiftPicture(place, ear = null) {
+  const heading = el("h3", { class: ear ? `ear ${ear}` : "" },
+    ear ? t("shifts.title", { ear: word("the_ear", ear) }) : t("shifts.heading"));
   const picture = el("div", { class: "picture" });
   const legend = el("p", { class: "hint" });
   const numbers = numbersBelow();
@@ -128,7 +130,7 @@ function drawing(ear, columns, lines) {
   for (const { db, hz } of lines) marks.push(...ruleLine(columns, hz, db, x, y, step));
   columns.forEach((one, index) => marks.push(interval(one, x(index), y)));
   const shape = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", class: `chart shifts ${ear}` };
-  const title = t("shifts.title", { ear: word("ear", ear) });
+  const title = t("shifts.title", { ear: word("the_ear", ear) });
   return svg("svg", { ...shape, "aria-label": `${title}. ${t("chart.see_table")}` }, marks);
 }
 

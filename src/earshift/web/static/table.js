@@ -27,8 +27,11 @@ export function facts(list, pairs) {
  */
 export function table(caption, columns, rows, attributes = {}) {
   const head = el("tr", {}, columns.map((column) => el("th", { scope: "col" }, column)));
+  // On a small screen the cells of a `labelled` table stand below each other, each with its column.
+  const named = columns.map((column) => (typeof column === "string" ? column : null));
   const body = rows.map(([first, ...rest]) =>
-    el("tr", {}, el("th", { scope: "row" }, first), rest.map((cell) => el("td", {}, cell))),
+    el("tr", {}, el("th", { scope: "row" }, first),
+      rest.map((cell, n) => el("td", { "data-label": named[n + 1] }, cell))),
   );
   const whole = el(
     "table",
@@ -41,8 +44,8 @@ export function table(caption, columns, rows, attributes = {}) {
   // Who has only a keyboard must be able to scroll it, and need not stop at it otherwise.
   new ResizeObserver(() => {
     const hides = box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight;
-    const named = { tabindex: "0", role: "group", "aria-label": caption };
-    for (const [name, value] of Object.entries(named)) {
+    const reached = { tabindex: "0", role: "group", "aria-label": caption };
+    for (const [name, value] of Object.entries(reached)) {
       if (hides) box.setAttribute(name, value);
       else box.removeAttribute(name);
     }

@@ -9,7 +9,10 @@
 
 import { EARS } from "./ears.js";
 
-/** @typedef {Pick<Presentation, "frequency_hz" | "level" | "dbfs">} Tone level null: silence */
+/**
+ * Without an ear it is that of the test; level null: silence.
+ * @typedef {Pick<Presentation, "frequency_hz" | "level" | "dbfs"> & { ear?: string }} Tone
+ */
 /** @typedef {{ highest_dbfs: number, cap_db: number, cap_db_spl: number | null }} LevelLimits */
 
 /** @type {Record<string, LevelLimits>} by the kind of the sound */

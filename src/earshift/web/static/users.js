@@ -1,10 +1,10 @@
 // @ts-check
-/* The users and their keys, for an administrator. */
+/* The users, for an administrator. */
 
-import { at, get, post, remove } from "./api.js";
+import { at, get, post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
-import { localTime } from "./format.js";
-import { acting, complain, formOf, onSubmit, say, typed } from "./page.js";
+import { acting, complain, formOf, inputOf, onSubmit, say, typed } from "./page.js";
+import { sessionRows } from "./sessions.js";
 import { table } from "./table.js";
 
 /** The user whose form is open. */
@@ -16,10 +16,14 @@ async function showUsers() {
     user.name,
     word("role", user.role),
     word("user_state", user.state),
+    [
+      user.temporary ? t("users.temporary") : "",
+      user.second_factor ? t("users.with_factor") : "",
+    ].filter(Boolean).join(", ") || t("users.own_password"),
     el("button", { type: "button", click: () => change(user) }, t("users.change_of", { name: user.name })),
   ]);
-  const columns = [t("users.name"), t("users.role"), t("users.state"), t("users.change")];
-  fill(byId("list"), table(t("users.list"), columns, rows, { class: "list bare" }));
+  const columns = [t("users.name"), t("users.role"), t("users.state"), t("users.signs_in"), t("users.change")];
+  fill(byId("list"), table(t("users.list"), columns, rows, { class: "list bare labelled" }));
 }
 
 /** @param {User} user */
@@ -29,6 +33,10 @@ function change(user) {
   formOf("change").hidden = false;
   byId("change-heading").textContent = t("users.change_of", { name: user.name });
   byId("change-heading").focus();
+  byId("reset-factor").hidden = !user.second_factor;
+  fill(byId("pass"));
+  fill(byId("sessions"));
+  showSessions(user.name).catch(complain);
 }
 
 onSubmit(formOf("change"), async (fields) => {
@@ -54,34 +62,51 @@ onSubmit(formOf("new"), async (fields) => {
   await showUsers();
 });
 
-async function showTokens() {
-  const tokens = await get("/api/tokens");
-  const rows = await Promise.all(tokens.map(async (token) => {
-    const end = el("button", { type: "button" }, t("users.token_end"));
-    end.addEventListener("click", () =>
-      acting(end, async () => {
-        await remove(at("/api/tokens/{id}", { id: String(token.id) }));
-        say(t("users.token_ended"));
-        await showTokens();
-      }),
-    );
-    return [token.name, token.expires_at ? await localTime(token.expires_at) : "\u2013", end];
-  }));
-  const columns = [t("users.token_label"), t("users.token_until"), t("users.change")];
-  fill(
-    byId("tokens"),
-    rows.length
-      ? table(t("users.tokens"), columns, rows, { class: "list bare" })
-      : el("p", { class: "quiet" }, t("users.no_tokens")),
-  );
+// Help for whoever cannot come in, and an end to what should not go on
+
+/** @param {string} name */
+async function showSessions(name) {
+  const sessions = await get(at("/api/users/{name}/sessions", { name }));
+  const rows = await sessionRows(sessions, () => null);
+  const columns = [t("account.where"), t("account.since"), t("account.seen")];
+  fill(byId("sessions"), rows.length
+    ? table(t("users.sessions"), columns, rows.map((row) => row.slice(0, 3)), { class: "list bare labelled" })
+    : el("p", { class: "quiet" }, t("users.no_sessions")));
 }
 
-onSubmit(formOf("token"), async (fields) => {
-  const made = await post("/api/tokens", { name: typed(fields, "purpose") });
-  formOf("token").reset();
-  await showTokens();
-  const secret = el("code", { class: "address" }, made.token);
-  byId("tokens").append(el("p", {}, t("users.token_once")), el("p", {}, secret));
-});
+/** The reason that was typed, or nothing where it is missing, which is then said. */
+function reason() {
+  return inputOf("reason").reportValidity() ? inputOf("reason").value : "";
+}
 
-Promise.all([showUsers(), showTokens()]).catch(complain);
+byId("end-sessions").addEventListener("click", () =>
+  acting(byId("end-sessions"), async () => {
+    const why = reason();
+    if (!why) return;
+    await post(at("/api/users/{name}/sessions/end", { name: changing }), { reason: why });
+    say(t("users.sessions_ended", { name: changing }));
+    await showSessions(changing);
+  }),
+);
+
+byId("reset-factor").addEventListener("click", () =>
+  acting(byId("reset-factor"), async () => {
+    const why = reason();
+    if (!why) return;
+    await post(at("/api/users/{name}/second-factor/reset", { name: changing }), { reason: why });
+    byId("reset-factor").hidden = true;
+    say(t("users.factor_reset", { name: changing }));
+    await Promise.all([showUsers(), showSessions(changing)]);
+  }),
+);
+
+byId("let-in").addEventListener("click", () =>
+  acting(byId("let-in"), async () => {
+    const { code, minutes } = await post(at("/api/users/{name}/pass", { name: changing }), {});
+    fill(byId("pass"),
+      el("p", {}, t("users.pass", { name: changing, minutes })),
+      el("p", {}, el("code", { class: "address" }, code)));
+  }),
+);
+
+showUsers().catch(complain);

@@ -40,6 +40,7 @@ function nextStep(item) {
  * @param {{ caption: string, close?: ((item: WorkItem) => void) | null }} options
  */
 export function workTable(items, { caption, close = null }) {
+  const departments = items.some(({ person }) => person.department);
   /** @param {WorkItem} item */
   const row = (item) => {
     const ears = item.ears.length > 1 ? t("work.both_ears") : word("ear", item.ears[0]);
@@ -52,7 +53,7 @@ export function workTable(items, { caption, close = null }) {
     const cells = [
       linkTo(item.person),
       item.person.name ? (item.person.code ?? "") : "",
-      el("span", { dir: "auto" }, item.person.department ?? ""),
+      ...(departments ? [el("span", { dir: "auto" }, item.person.department ?? "")] : []),
       el("span", { class: "why" }, word("why", item.why), el("span", { class: "hint" }, ` ${ears}`)),
       el("span", { class: "by" }, byWhen(item)),
       el("span", { class: "acts" }, act),
@@ -60,7 +61,8 @@ export function workTable(items, { caption, close = null }) {
     return cells;
   };
   const columns = [
-    t("person.name"), t("person.code"), t("person.department"), t("today.why"), t("work.by"),
+    t("person.name"), t("person.code"), ...(departments ? [t("person.department")] : []),
+    t("today.why"), t("work.by"),
     el("span", { class: "on-screen" }, t("today.act")),
   ];
   return table(caption, columns, items.map(row), { class: "list work bare" });

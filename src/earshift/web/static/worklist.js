@@ -3,8 +3,10 @@
 
 import { at, get, post, whoAmI } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
+import { BOTH, EARS } from "./ears.js";
 import { nameOf } from "./format.js";
-import { acting, complain, formOf, hide, onSubmit, say, typed } from "./page.js";
+import { acting, complain, formOf, say, typed } from "./page.js";
+import { withReason } from "./reason.js";
 import { workTable } from "./work.js";
 
 const PAGE = 100;
@@ -14,8 +16,6 @@ const AT_ONCE = 500;
 let items = [];
 /** @type {Worklist | null} */
 let newest = null;
-/** @type {WorkItem | null} */
-let closing = null;
 let mayClose = false;
 let asking = 0;
 
@@ -62,7 +62,7 @@ function show(work) {
   fill(
     byId("work"),
     items.length
-      ? workTable(items, { caption, close: mayClose ? startClosing : null })
+      ? workTable(items, { caption, close: mayClose ? (item) => startClosing(item).catch(complain) : null })
       : el("p", { class: "quiet" }, t("work.none")),
   );
 }
@@ -81,26 +81,23 @@ function choices(name, known) {
   select.closest(".field")?.toggleAttribute("hidden", known.length === 0);
 }
 
-/** @param {WorkItem} item */
-function startClosing(item) {
-  closing = item;
-  formOf("close").hidden = false;
-  byId("close-heading").textContent = t("work.close_of", {
-    name: nameOf(item.person), why: word("why", item.why),
-  });
-  byId("close-heading").focus();
-}
-
-onSubmit(formOf("close"), async (fields) => {
-  if (!closing?.exam) return;
-  const reason = typed(fields, "reason");
-  await post(at("/api/exams/{exam}/close", { exam: closing.exam.id }), { reason });
-  formOf("close").reset();
-  hide(formOf("close"));
+/**
+ * Close what a line says of the ears of its exam: the other ear may call for something else, or be
+ * of an exam of its own.
+ * @param {WorkItem} item
+ */
+async function startClosing({ person, why, ears: listed, exam }) {
+  if (!exam) return;
+  const ears = EARS.filter((ear) => listed.includes(ear) && [ear, BOTH].includes(exam.ear));
+  const which = word("the_ear", ears.length > 1 ? BOTH : ears[0]);
+  const heading = t("work.close_of", { name: nameOf(person), why: word("why", why), ear: which });
+  const words = { heading, hint: t("work.close_hint"), go: t("work.close_save") };
+  const closed = await withReason(words, (reason) =>
+    post(at("/api/exams/{exam}/close", { exam: exam.id }), { reason, ears }));
+  if (!closed) return;
   say(t("work.closed"));
   await load(0, PAGE);
-});
-byId("close-not").addEventListener("click", () => hide(formOf("close")));
+}
 
 formOf("filter").addEventListener("change", () => load(0, PAGE).catch(complain));
 byId("next").addEventListener("click", () =>
