@@ -21,6 +21,8 @@ ADVICE = {
         "give --certificate and --key, or put a proxy with TLS in front of it and give "
         "--behind-proxy ADDRESS"
     ),
+    "day-first": "if the whole file has dates such as 31.12.2026, give --day-first",
+    "decimal-comma": "if the whole file has numbers such as 12,5, give --decimal-comma",
     "needs-account": "add one first: earshift user add NAME --role admin",
     "no-admin": "enable one, or add one: earshift user add NAME --role admin",
     "port-taken": "another program may be using it: give another --port",
@@ -28,6 +30,7 @@ ADVICE = {
     "proxy-address": "--behind-proxy takes an address or network such as 127.0.0.1",
     "host-name": "--allowed-host takes a name such as hearing.example.org",
     "not-a-reviewer": "give their name with --author",
+    "first-password": "`earshift user password {user} --own` changes it",
     "not-a-terminal": "to read it from a pipe, give --password-stdin",
 }
 

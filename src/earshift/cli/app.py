@@ -1,5 +1,6 @@
 """The application itself, and what all commands share: options, verdict words, failure."""
 
+import os
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ WRONG_USE, NOT_FINISHED, STORE_TROUBLE = 2, 3, 4
 
 # What the extra `clinic` brings: records, reports and the web app.
 CLINIC = {
-    "alembic", "argon2", "fastapi", "fpdf", "jinja2", "pydantic", "segno", "sqlalchemy",
+    "alembic", "argon2", "fastapi", "fpdf", "jinja2", "pydantic", "pyotp", "segno", "sqlalchemy",
     "starlette", "uharfbuzz", "uvicorn",
 }  # fmt: skip
 
@@ -62,9 +63,16 @@ def main(
     ] = False,
 ) -> None:
     """Has this ear's hearing changed since its reference exam?"""
+    # Arrays here are small: threads within a product wait for each other longer than they work.
+    # Numpy reads this when it is loaded, and every process that a command starts does so too.
+    for library in ("OPENBLAS", "MKL", "OMP"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 
 def fail(message: object) -> typer.Exit:
     """One line that says what is wrong and what to do, and the exit code for wrong use."""
+    if isinstance(message, OSError) and message.strerror:  # without its number
+        where = "" if message.filename is None else f": {message.filename}"
+        message = f"{message.strerror}{where}"
     typer.secho(f"earshift: {advised(message)}", fg="red", err=True)
     return typer.Exit(WRONG_USE)

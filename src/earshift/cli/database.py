@@ -62,6 +62,34 @@ def author_name(given: str | None) -> str:
         raise fail("the login name is not known; give --author or set EARSHIFT_AUTHOR") from None
 
 
+def login_name() -> str:
+    """Who the operating system says this is, whatever name was given."""
+    import getpass
+    import os
+
+    try:
+        import pwd
+
+        return pwd.getpwuid(os.getuid()).pw_name
+    except (ImportError, KeyError):  # Windows, and a user without an entry
+        try:
+            return getpass.getuser()
+        except (KeyError, OSError, ImportError):
+            return "unknown"
+
+
+def disclosed(
+    store: "Store", author: str | None, action: str, subject: str, **details: object
+) -> None:
+    """A line in the audit: this left the database by the command line, and by whose login.
+
+    `details` are numbers and the program's own words, never what somebody typed.
+    """
+    told = {"by": "command line", "login": login_name(), **details}
+    who = login_name() if author is None else author
+    store.add_audit(author=who, action=action, subject=subject, details=told)
+
+
 @contextmanager
 def plain_failures() -> Iterator[None]:
     """What is refused or goes wrong with records, as one line and an exit code."""
@@ -121,7 +149,7 @@ def looked_into(db: str | None) -> "Iterator[Store]":
 
 
 db_commands = typer.Typer(
-    help="Make, back up, restore, check, seal and upgrade the database.",
+    help="Make, back up, restore, check, seal, rebuild, upgrade and clear the database.",
     epilog=EXIT_CODES,
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -133,6 +161,7 @@ app.add_typer(db_commands, name="db")
 def db_backup(
     path: Annotated[Path, typer.Argument(help="New file for the copy.")],
     db: Database = None,
+    author: Author = None,
     as_json: AsJson = False,
 ) -> None:
     """Copy the whole database into a new file; exams can continue meanwhile.
@@ -144,12 +173,14 @@ def db_backup(
     require_there(db)
     with opened(db) as store:
         place = store.describe()
+        # First: nobody has a copy of which the database does not know, also if this is killed.
+        disclosed(store, author, "export", "database")
         seal = str(store.seal())  # before the copy, which then holds all that is sealed
         try:
             store.backup(path)
         except (Refusal, OSError) as error:
             raise trouble(error) from None
-        store.add_audit(author=author_name(None), action="made", subject=BACKUP)
+        disclosed(store, author, "made", BACKUP)
     if as_json:
         typer.echo(json.dumps({"database": place, "backup": str(path), "seal": seal}))
     else:
@@ -161,6 +192,7 @@ def db_backup(
 def db_restore(
     path: Annotated[Path, typer.Argument(help="File made by `earshift db backup`.")],
     db: Database = None,
+    author: Author = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a new database from a backup. Nothing is ever overwritten.
@@ -175,6 +207,7 @@ def db_restore(
         raise trouble(error) from None
     with opened(db) as store:
         place = store.describe()
+        disclosed(store, author, "restored", "database")
     if as_json:
         typer.echo(json.dumps({"database": place, "backup": str(path)}))
     else:
@@ -190,14 +223,25 @@ def db_check(
     db: Database = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check that everything in the database is as it was written; exit code 4 if it is not."""
+    """Check that everything in the database is as it was written; exit code 4 if it is not.
+
+    Lists and searches are compared with the records they come from. `earshift db rebuild` makes
+    those anew; nothing else can be made again.
+    """
+    from earshift.clinic.worklist import astray
     from earshift.store import Seal
 
     require_there(db)
     with opened(db) as store:
         sealed = [Seal.parse(one) for one in seal or ()]
         place, report = store.describe(), store.inspect(sealed)
-    problems = list(report.problems)
+        problems = list(report.problems)
+        # What is damaged cannot be worked out from, and has been named.
+        if not problems and (wrong := astray(store)):
+            some = ", ".join(f"people:{one}" for one in wrong[:10]) + ", ..." * (len(wrong) > 10)
+            problems.append(
+                f"the lists do not show {len(wrong)} of the people as the records say ({some})"
+            )
     if as_json:
         told = {
             "database": place,
@@ -216,9 +260,26 @@ def db_check(
                 "before was chained as it was found."
             )
         for note in report.notes:
-            typer.echo(f"Note: {note}. `earshift db init` prints how to make a second one.")
+            typer.echo(f"Note: {note}.")
     if problems:
         raise trouble(f"{len(problems)} problem{'s' if len(problems) > 1 else ''} in {place}")
+
+
+@db_commands.command("rebuild", epilog=EXIT_CODES)
+def db_rebuild(db: Database = None, as_json: AsJson = False) -> None:
+    """Work out again from the records what lists and searches read.
+
+    For a database of which `earshift db check` says that they do not match; no record changes.
+    """
+    from earshift.clinic.worklist import refresh
+
+    require_there(db)
+    with opened(db) as store:
+        place, people = store.describe(), refresh(store, everybody=True)
+    if as_json:
+        typer.echo(json.dumps({"database": place, "people": people}))
+    else:
+        typer.echo(f"Worked out again in {place}: {people} people")
 
 
 @db_commands.command("seal", epilog=EXIT_CODES)
@@ -232,6 +293,19 @@ def db_seal(db: Database = None, as_json: AsJson = False) -> None:
     with opened(db) as store:
         place, seal = store.describe(), str(store.seal())
     typer.echo(json.dumps({"database": place, "seal": seal}) if as_json else seal)
+
+
+@db_commands.command("forget", epilog=EXIT_CODES)
+def db_forget(db: Database = None, as_json: AsJson = False) -> None:
+    """Write the database's files anew, so that none of them holds what was erased.
+
+    `earshift person erase` does so at once. This is for when another program was reading then.
+    """
+    require_there(db)
+    with opened(db) as store:
+        place = store.describe()
+        store.forget()
+    typer.echo(json.dumps({"database": place}) if as_json else f"Written anew: {place}")
 
 
 @db_commands.command("init", epilog=EXIT_CODES)

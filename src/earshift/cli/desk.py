@@ -10,12 +10,15 @@ import typer
 from earshift.cli.advice import advised
 from earshift.cli.app import NOT_FINISHED
 from earshift.cli.database import plain_failures
-from earshift.cli.terminal import person_label, printable, read_line, table
+from earshift.cli.terminal import INFERRED, person_label, printable, read_line, table
 from earshift.engine.refusal import Refusal, Trouble
+from earshift.engine.values import BOTH, EARS
+from earshift.records import shown_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from earshift.acts import ShiftFinding
     from earshift.clinic.session import Presentation, Session
     from earshift.records import ExamRecord, Person
 
@@ -69,22 +72,26 @@ class Desk:
     def _greet(self) -> None:
         record, procedure = self._session.record, self._session.procedure
         what = "Full exam" if record.kind == "exam" else "Screen"
-        against = ""
-        if record.reference_exam_id is not None:
-            against = f" against {self._session.reference_words()}"
+        both = record.ear == BOTH
+        tested = "both ears" if both else f"the {record.ear} ear"
+        against = [
+            f"{'the ' + ear + ' ear ' if both else ''}against {self._session.reference_words(ear)}"
+            for ear in record.references
+        ]
         question = "" if record.kind == "exam" else f"\n{self._question()}"
         self._say(
             "begin",
-            f"{what} {record.id} of the {record.ear} ear of {person_label(self._person)}{against}, "
-            f"visit {record.visit_id}.{question}\n"
-            f"At most {procedure.max_tones} tones. Present each tone on the {record.ear} ear "
-            f"and say whether it was heard:\n{KEYS}",
+            f"{what} {record.id} of {tested} of {person_label(self._person)}"
+            f"{' ' if against and not both else ''}{', ' if against and both else ''}"
+            f"{', '.join(against)}, visit {record.visit_id}.{question}\n"
+            f"At most {procedure.max_tones} tones. Present each tone on "
+            f"{'the ear that is named' if both else tested} and say whether it was heard:\n{KEYS}",
             exam=record.id,
             visit=record.visit_id,
             person=self._person.id,
             kind=record.kind,
             ear=record.ear,
-            reference_exam=record.reference_exam_id,
+            reference_exam=record.references if both else record.reference_exam_id,
             tones=self._session.tones,
             max_tones=procedure.max_tones,
         )
@@ -145,7 +152,9 @@ class Desk:
             progress["p_changed"] = procedure.p_changed
             asked = "P(changed)" if procedure.rule is None else "P(rule met)"
             asked = asked if procedure.hypotheses is None else "P(notch)"
-            words += f", {asked} {procedure.p_changed:.3f}"
+            ears = EARS if procedure.ears is not None else ()
+            p_of_ears = [f"{ear} {procedure.of(ear).p_changed:.3f}" for ear in ears]
+            words += f", {asked} {', '.join(p_of_ears) or format(procedure.p_changed, '.3f')}"
         return words, progress
 
     def _simulated(self, shown: "Presentation") -> bool:
@@ -242,10 +251,21 @@ class Desk:
     def _finish(self) -> None:
         result = self._session.finish()
         record = self._session.record
-        self._say("result", exam=record.id, visit=record.visit_id, shown=result.shown)
+        found = self._findings(record)
+        judged: dict[str, Any] = {"findings": [_said(one) for one in found]} if found else {}
+        self._say("result", exam=record.id, visit=record.visit_id, shown=result.shown, **judged)
         if not self._as_json:
-            _show_result(record, result.shown)
+            _show_result(record, result.shown, found)
             typer.echo(f"Report: earshift report {record.visit_id} --out FILE.pdf")
+
+    def _findings(self, record: "ExamRecord") -> "list[ShiftFinding]":
+        """What the rule says of a full audiogram: such a one has no verdict of its own."""
+        if record.kind != "exam":
+            return []
+        from earshift.clinic.findings import findings_of
+
+        visit = self._session.store.visit(record.visit_id)
+        return findings_of(self._session.store, visit.person_id, {record.id})
 
 
 class _EndedEarly(Exception):
@@ -269,23 +289,50 @@ def _refusals(say: "Callable[[object], None]") -> "Iterator[None]":
         say(error)
 
 
-def _show_result(record: "ExamRecord", shown: dict[str, Any]) -> None:
+def _said(finding: "ShiftFinding") -> dict[str, str]:
+    from earshift.report.findings import finding_sentence
+
+    return {
+        "ear": finding.ear,
+        "decision": finding.decision,
+        "sentence": finding_sentence(finding),
+    }
+
+
+def _show_result(
+    record: "ExamRecord", shown: dict[str, Any], findings: "Sequence[ShiftFinding]"
+) -> None:
     verdict = shown["verdict"]
     typer.echo()
+    for finding in findings:
+        typer.secho(_said(finding)["sentence"], bold=True)
     if verdict is not None:
         from earshift.report.words import headline
 
         typer.secho(headline(verdict["decision"]), bold=True)
-    typer.echo(printable(shown["words"]))
+    from earshift.report.findings import as_shown
+
+    parts = [shown_of(shown, ear) for ear in record.ears]
+    if record.ear == BOTH and verdict is not None:
+        typer.echo(printable(shown["sentence"]))
+    for part in parts:
+        typer.echo(printable(part["words"]))
     alarms, silent = shown["false_alarms"], shown["catch_trials"]
-    grade = "" if verdict is None else f"; reliability {verdict['reliability']}"
+    grade = "" if verdict is None else f"; reliability {parts[0]['verdict']['reliability']}"
     typer.echo(f"Silent trials reported as heard: {alarms} of {silent}{grade}")
-    before = {row["frequency_hz"]: _level(row) for row in shown["reference_thresholds"]}
-    columns = ["frequency", "threshold, dB HL", "95% interval"]
+    for ear, part in zip(record.ears, parts, strict=True):
+        of_ear = [as_shown(one) for one in findings if one.ear == ear]
+        _show_thresholds(ear, part, of_ear[0] if of_ear else part)
+
+
+def _show_thresholds(ear: str, shown: dict[str, Any], compared: dict[str, Any]) -> None:
+    before = {row["frequency_hz"]: _level(row) for row in compared["reference_thresholds"]}
+    tested_hz = shown["tested_hz"]
+    columns = ["frequency", "threshold, dB HL", "95 % interval"]
     rows = [
         [
             f"{row['frequency_hz']:g} Hz",
-            _level(row),
+            _level(row) if row["frequency_hz"] in tested_hz else f"({_level(row)})",
             f"{row['low_db_hl']:.0f} to {row['high_db_hl']:.0f}",
         ]
         for row in shown["thresholds"]
@@ -294,7 +341,9 @@ def _show_result(record: "ExamRecord", shown: dict[str, Any]) -> None:
         columns.append("reference")
         for cells, row in zip(rows, shown["thresholds"], strict=True):
             cells.append(before.get(row["frequency_hz"], ""))
-    table(f"{record.ear} ear", columns, rows)
+    table(f"{ear} ear", columns, rows)
+    if any(row["frequency_hz"] not in tested_hz for row in shown["thresholds"]):
+        typer.echo(INFERRED)
 
 
 def _level(row: dict[str, Any]) -> str:

@@ -6,21 +6,28 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earshift.cli.app import AsJson, app
+from earshift.cli.app import NOT_FINISHED, AsJson, app
 from earshift.cli.database import (
     EXIT_CODES,
     Author,
     Database,
     Timezone,
     author_name,
+    disclosed,
     looked_into,
     opened,
 )
-from earshift.cli.terminal import as_date, printable, show_json, table
+from earshift.cli.terminal import as_date, printable, read_line, show_json, table
+from earshift.devices.calibration import is_usual
 from earshift.engine.refusal import Refusal
+from earshift.engine.values import EARS
 
 if TYPE_CHECKING:
     from datetime import date
+
+    from earshift.clinic.daily_check import GuidedCheck
+
+WALK_KEYS = "y heard - n not heard - undo - quit (nothing is recorded)"
 
 devices = typer.Typer(
     help="Audiometers with their earphones, calibrations and daily checks.",
@@ -161,41 +168,160 @@ def device_calibrated(
 @devices.command("check", epilog=EXIT_CODES)
 def device_check(
     device_id: DeviceId,
-    listener: Annotated[str, typer.Option(help="Who listened: someone whose hearing is known.")],
+    listener: Annotated[str, typer.Option(help="Who listens: someone whose hearing is known.")],
     right: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(help="Right ear: dB from the usual threshold, FREQUENCY=DB, e.g. 1000=5."),
-    ],
+    ] = None,
     left: Annotated[
-        list[str], typer.Option(help="The same for the left ear. Both can be repeated.")
-    ],
+        list[str] | None, typer.Option(help="The same for the left ear. Both can be repeated.")
+    ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(help="Guided: the stored person whose full audiograms say what is usual."),
+    ] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Guided: measure what is usual; no check yet.")
+    ] = False,
     timezone: Timezone = None,
     db: Database = None,
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record today's check with a listener whose hearing is known.
+    """Today's check with a listener whose hearing is known, guided tone by tone.
 
-    A deviation of 10 dB or more blocks the device until it is calibrated.
+    It says what to set on the audiometer and asks whether it was heard. With --right and --left a
+    check done elsewhere is recorded instead. A deviation of 10 dB or more blocks the device until
+    it is calibrated.
     """
-    from earshift.clinic.devices import device_today, record_check
+    from earshift.clinic.daily_check import guided_check, know_by_audiogram, record_guided
+    from earshift.clinic.devices import delivery_by_hand, device_today, record_check
+    from earshift.clinic.people import find_person
 
     with opened(db) as store:
-        device, today = store.device(device_id), _today(timezone)
-        deviations = {"right": _deviations(right), "left": _deviations(left)}
-        check = record_check(
-            store,
-            device,
-            author=author_name(author),
-            today=today,
-            listener=listener,
-            deviations_db=deviations,
-        )
-        now = device_today(store, device, today)
+        device, today, name = store.device(device_id), _today(timezone), author_name(author)
+        if right or left:
+            if person or anew:
+                raise Refusal("--person and --anew belong to a guided check, without deviations")
+            deviations = {"right": _deviations(right or ()), "left": _deviations(left or ())}
+            check = record_check(
+                store,
+                device,
+                author=name,
+                today=today,
+                listener=listener,
+                deviations_db=deviations,
+            )
+        else:
+            delivery_by_hand(device_today(store, device, today), accept_calibration=True)
+            if person:
+                of_record = find_person(store, person)
+                know_by_audiogram(store, device, listener, of_record, author=name, today=today)
+            walk = guided_check(store, device, today, listener, anew=anew)
+            heard = _walked(walk)
+            # What was asked must still be what the device is now.
+            now = guided_check(store, device, today, listener, anew=anew)
+            now.require(walk.conditions)
+            check = record_guided(store, now, heard, author=name)
+        after = device_today(store, device, today)
     if as_json:
-        show_json({**asdict(check), "daily_check": now.daily_check})
+        show_json({**asdict(check), "daily_check": after.daily_check})
+    elif is_usual(check):
+        typer.echo(
+            f"It is now known what is usual for {printable(listener)}. Today's check is to be done."
+        )
     else:
-        typer.echo(now.blocked or f"Device {device_id} was checked today")
+        typer.echo(after.blocked or f"Device {device_id} was checked today")
+
+
+def _walked(check: "GuidedCheck") -> list[bool]:
+    """All answers of a guided check, from the keyboard. Prompts are not part of the output."""
+    if check.usual is None:
+        typer.echo(f"Finding out what is usual for {printable(check.listener)}.", err=True)
+    else:
+        since = check.usual.since
+        typer.echo(
+            f"Compared with what is usual for {printable(check.listener)} since {since}.", err=True
+        )
+    typer.echo(WALK_KEYS, err=True)
+    heard: list[bool] = []
+    while (now := check.after(heard)).level is not None:
+        assert now.point is not None
+        typer.echo(
+            f"{now.done + 1:>2} of {len(check.points)}  {now.point.ear} ear, "
+            f"{now.point.frequency_hz:g} Hz at {now.level:g} {check.now.unit}: heard? ",
+            nl=False,
+            err=True,
+        )
+        try:
+            typed = read_line()
+        except KeyboardInterrupt:
+            typed = None
+        word = "quit" if typed is None else typed.strip().casefold()
+        if word in ("y", "yes", "n", "no"):
+            heard.append(word.startswith("y"))
+        elif word == "undo":
+            heard = heard[:-1]
+        elif word == "quit":
+            typer.echo("\nNothing was recorded.", err=True)
+            raise typer.Exit(NOT_FINISHED)
+        else:
+            typer.echo(WALK_KEYS, err=True)
+    for ear, of_ear in check.deviations(check.after(heard)).items():
+        off = ", ".join(f"{hz:g} Hz {value:+g}" for hz, value in of_ear.items())
+        typer.echo(f"{ear} ear, dB from the usual threshold: {off}", err=True)
+    return heard
+
+
+@devices.command("show", epilog=EXIT_CODES)
+def device_show(
+    device_id: DeviceId,
+    timezone: Timezone = None,
+    db: Database = None,
+    author: Author = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show a device: its state today, what it can play, and all its daily checks."""
+    from earshift.clinic.daily_check import past_checks
+    from earshift.clinic.devices import device_today, playable_hz
+
+    with looked_into(db) as store:
+        now = device_today(store, store.device(device_id), _today(timezone))
+        past = past_checks(store, now.device)
+        disclosed(store, author, "view", f"devices:{device_id}", what="daily checks")
+    playable = {hz: {ear: now.playable(ear, hz) for ear in EARS} for hz in playable_hz(now)}
+    if as_json:
+        show_json(
+            {
+                **asdict(now.device),
+                "state": now.calibration_state,
+                "in_order": not now.needs_attention,
+                "daily_check": now.daily_check,
+                "warnings": now.warnings,
+                "unit": now.unit,
+                "playable": [{"frequency_hz": hz, **ends} for hz, ends in playable.items()],
+                "checks": [{**asdict(one), "worst_db": one.worst_db} for one in past],
+            }
+        )
+        return
+    typer.echo(f"Device {device_id} ({printable(now.device.name)}): {now.calibration_state}")
+    typer.echo("Needs attention" if now.needs_attention else "In order")
+    for warning in now.warnings:
+        typer.echo(warning)
+    if playable:
+        rows = [[f"{hz:g}", *(_ends(ends[e]) for e in EARS)] for hz, ends in playable.items()]
+        table(f"Softest and loudest level, {now.unit}", ["Hz", *EARS], rows)
+    else:
+        typer.echo("Its levels are set on the audiometer itself.")
+    checks = [
+        [one.on, one.listener, f"{one.worst_db:+g}", "FAILED" if one.failed else "passed"]
+        for one in past
+    ]
+    table("Daily checks", ["day", "listener", "largest deviation, dB", "result"], checks)
+
+
+def _ends(ends: tuple[float, float] | None) -> str:
+    return "no tone possible" if ends is None else f"{ends[0]:g} to {ends[1]:g}"
 
 
 def _deviations(texts: Sequence[str]) -> dict[str, float]:
@@ -204,9 +330,12 @@ def _deviations(texts: Sequence[str]) -> dict[str, float]:
     for text in texts:
         frequency, _, level = text.partition("=")
         try:
-            found[f"{float(frequency):g}"] = float(level)
+            at, deviation = f"{float(frequency):g}", float(level)
         except ValueError:
             raise Refusal(
                 "a deviation must look like FREQUENCY=DB, such as 1000=5", got=text
             ) from None
+        if at in found:
+            raise Refusal("a frequency was given twice for one ear", got=text)
+        found[at] = deviation
     return found

@@ -1,4 +1,4 @@
-"""Exams and screens of one ear, with any audiometer at hand."""
+"""Exams and screens of one ear or of both in one sitting, with any audiometer at hand."""
 
 import os
 from dataclasses import dataclass
@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from earshift.records import Person
     from earshift.store import Store
 
-Ear = Annotated[str, typer.Option(help="right, left or both: one after the other.")]
-BOTH = "both"
+Ear = Annotated[str, typer.Option(help="right, left, or both in one sitting.")]
 Simulate = Annotated[
     str | None,
     typer.Option(help="Let a simulated listener of this hearing-loss class answer, to try it out."),
@@ -75,6 +74,11 @@ SetAside = Annotated[
     bool, typer.Option("--set-aside", help="Abandon an unfinished exam of this ear first.")
 ]
 
+REGISTER = (
+    "earshift: `earshift device add` and `earshift device calibrated` register it, --device "
+    "chooses it"
+)
+
 
 @dataclass(frozen=True)
 class _Setting:
@@ -98,9 +102,12 @@ class _Setting:
 
 @app.command(epilog=EXIT_CODES)
 def exam(
+    context: typer.Context,
     who: Who,
     ear: Ear,
-    tones: Annotated[int, typer.Option(min=1, max=500, help="Number of tones.")] = 50,
+    tones: Annotated[
+        int, typer.Option(min=1, max=500, help="Number of tones; of both ears 80 if not given.")
+    ] = 50,
     cap: Cap = 90.0,
     seed: OwnSeed = None,
     practice: Practice = True,
@@ -131,7 +138,10 @@ def exam(
         )  # fmt: skip
         person = _person(store, who)
         limits = _limits(cap, yes)
-        wanted = Wanted("exam", _ears(ear), seed=seed, max_tones=tones, limits=limits)
+        source = context.get_parameter_source("tones")
+        given = source is not None and source.name != "DEFAULT"
+        most = tones if given else None  # as many as are usual
+        wanted = Wanted("exam", (ear,), seed=seed, max_tones=most, limits=limits)
         _begin(store, person, wanted, setting)
 
 
@@ -177,6 +187,7 @@ def screen(
     Works like `earshift exam`, and stops as soon as the answer is clear enough.
     """
     from earshift.clinic.begin import Wanted
+    from earshift.clinic.plan import tested_ears
 
     with opened(db) as store:
         setting = _Setting(
@@ -184,15 +195,13 @@ def screen(
             simulate, timezone, author_name(author), as_json, _checklist(check),
         )  # fmt: skip
         person = _person(store, who)
-        if reference is not None and ear == BOTH:
-            raise Refusal("each ear has a reference of its own: name one with --ear right or left")
         wanted = Wanted(
             "screen",
-            _ears(ear),
+            (ear,),
             rule=rule,
             protocol=protocol,
             notch=notch,
-            references={} if reference is None else {ear: reference},
+            references={} if reference is None else dict.fromkeys(tested_ears(ear), reference),
             seed=seed,
             max_tones=tones,
             limits=_limits(cap, yes),
@@ -253,10 +262,6 @@ def _checklist(texts: list[str] | None) -> dict[str, Any]:
     return checklist(pairs(texts, "--check"))
 
 
-def _ears(ear: str) -> tuple[str, ...]:
-    return ("right", "left") if ear == BOTH else (ear,)
-
-
 def _person(store: "Store", who: str) -> "Person":
     from earshift.clinic.people import find_person
 
@@ -279,7 +284,7 @@ def _limits(cap_db_hl: float, yes: bool) -> "Limits":
 
 
 def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting) -> None:
-    """Open what is wanted, in today's visit, and sit down at the desk; both ears in turn."""
+    """Open what is wanted, in today's visit, and sit down at the desk."""
     from earshift.clinic.begin import plan_test
     from earshift.clinic.people import todays_visit, unfinished
     from earshift.clinic.plan import open_exam
@@ -290,7 +295,7 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
     _check_class(setting.simulate)
     zone = as_zone(setting.timezone or local_zone())
     simulated = setting.simulate is not None
-    plans = plan_test(
+    (plan,) = plan_test(
         store,
         person.id,
         wanted,
@@ -300,11 +305,12 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         simulated=simulated,
         set_aside=setting.set_aside,
     )
-    for caution in _comparison_cautions(store, plans, setting, zone):
+    for caution in _comparison_cautions(store, plan, setting, zone):
         typer.secho(f"earshift: {caution}", fg="yellow", err=True)
-    for plan in plans:
-        for record in unfinished(store, person.id, plan.ear, simulated=simulated):
-            Session(store, record.id, author=setting.author).abandon("set aside for a new exam")
+        if setting.device_id is None:
+            typer.secho(REGISTER, fg="yellow", err=True)
+    for record in unfinished(store, person.id, plan.ear, simulated=simulated):
+        Session(store, record.id, author=setting.author).abandon("set aside for a new exam")
     visit = todays_visit(
         store,
         person.id,
@@ -315,18 +321,15 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         fresh=setting.new_visit,
         checklist=setting.checklist,
     )
-    for plan in plans:  # the second ear is opened when the first is done, so that leaving is easy
-        record = open_exam(store, visit, plan, author=setting.author)
-        practice = setting.practice and not simulated
-        session = Session(
-            store, record.id, author=setting.author, practice=practice, planned=plan.procedure
-        )
-        Desk(session, person, setting.simulate, setting.as_json).run()
+    record = open_exam(store, visit, plan, author=setting.author)
+    practice = setting.practice and not simulated
+    session = Session(
+        store, record.id, author=setting.author, practice=practice, planned=plan.procedure
+    )
+    Desk(session, person, setting.simulate, setting.as_json).run()
 
 
-def _comparison_cautions(
-    store: "Store", plans: "list[Plan]", setting: _Setting, zone: str
-) -> list[str]:
+def _comparison_cautions(store: "Store", plan: "Plan", setting: _Setting, zone: str) -> list[str]:
     """What to know before a screen compares with a device that nobody vouches for."""
     from earshift.clinic.devices import comparison_caution
     from earshift.days import today
@@ -336,13 +339,12 @@ def _comparison_cautions(
     found = [
         comparison_caution(
             store,
-            store.exam(plan.reference_exam_id),
+            store.exam(number),
             setting.device_id,
             plan.delivery.relative,
             today(zone),
         )
-        for plan in plans
-        if plan.reference_exam_id is not None
+        for number in plan.references.values()
     ]
     return list(dict.fromkeys(words for words in found if words is not None))
 

@@ -13,12 +13,13 @@ from earshift.cli.database import (
     Timezone,
     Yes,
     author_name,
+    disclosed,
     is_there,
     looked_into,
     opened,
     plain_failures,
 )
-from earshift.cli.terminal import as_date, confirmed, printable, show_json, table
+from earshift.cli.terminal import as_date, confirmed, printable, refused_rows, show_json
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def report(
     ] = None,
     yes: Yes = False,
     db: Database = None,
+    author: Author = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the report of a visit, one page for both ears, as HTML or PDF.
@@ -59,6 +61,7 @@ def report(
             warnings = []
         else:
             warnings = write_pdf(bundle, out, paper, fonts=font or (), site=site)
+        disclosed(store, author, "view", f"visits:{visit_id}", what="report")
     if as_json:
         show_json({"visit": visit_id, "report": str(out), "warnings": warnings})
         return
@@ -210,7 +213,7 @@ def _show_import(done: "ImportedFile", stored: bool) -> None:
     found = done.found
     for title, rows in (("Rejected", found.rejected), ("Left out", found.left_out)):
         if rows:
-            table(title, ["row", "reason"], [[row.row, row.reason] for row in rows])
+            refused_rows(title, rows)
     typer.echo(f"{len(found.accepted)} audiograms can be imported")
     if stored:
         again = f"; {len(done.known)} were stored before" if done.known else ""
@@ -251,6 +254,7 @@ def export(
     ] = True,
     timezone: Timezone = None,
     db: Database = None,
+    author: Author = None,
     as_json: AsJson = False,
 ) -> None:
     """Export visits as tidy tables, a FHIR bundle or a BIDS folder."""
@@ -295,6 +299,16 @@ def export(
                 tidy=tidy,
                 progress=lambda done: bar.update(task, completed=done),
             )
+        subject = "visits" if person_id is None else f"people:{person_id}"
+        told = {
+            "format": kind,
+            "visits": count,
+            "with_identity": identity,
+            "from": start,
+            "to": end,
+        }
+        plain = {name: None if one is None else str(one) for name, one in told.items()}
+        disclosed(store, author, "export", subject, **plain)
     if as_json:
         show_json({"format": kind, "out": str(out), "visits": count})
     else:

@@ -6,10 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earshift.cli.app import AsJson
-from earshift.cli.database import EXIT_CODES, Author, Database, author_name, looked_into, opened
-from earshift.cli.exams import Ear
+from earshift.cli.database import (
+    EXIT_CODES,
+    Author,
+    Database,
+    author_name,
+    disclosed,
+    looked_into,
+    opened,
+)
 from earshift.cli.people import Reason, Who, people
-from earshift.cli.terminal import person_label, printable, show_json, table
+from earshift.cli.terminal import INFERRED, person_label, printable, show_json, table
 from earshift.engine.values import EARS
 
 if TYPE_CHECKING:
@@ -24,6 +31,7 @@ def person_history(
         str, typer.Option(help="Rule that full exams are judged by: osha-sts, niosh-15 ...")
     ] = "osha-sts",
     db: Database = None,
+    author: Author = None,
     as_json: AsJson = False,
 ) -> None:
     """Show every exam of a person's ears against the baseline, with P(changed).
@@ -36,6 +44,7 @@ def person_history(
 
     with looked_into(db) as store:
         person = find_person(store, who)
+        disclosed(store, author, "view", f"people:{person.id}", what="history")
         wanted = EARS if ear is None else (ear,)
         histories = [ear_history(store, person.id, one, rule) for one in wanted]
     if as_json:
@@ -50,6 +59,7 @@ def _show(history: "EarHistory") -> None:
     if not history.occasions:
         typer.echo(f"{history.ear} ear: nothing measured yet")
         return
+    from earshift.engine.amount import in_percent
     from earshift.engine.rules import rule_title
 
     rows = [
@@ -60,14 +70,16 @@ def _show(history: "EarHistory") -> None:
             o.against or "-",
             "-" if o.rule is None else rule_title(o.rule),
             o.decision or "-",
-            "-" if o.p_changed is None else f"{o.p_changed:.3f}",
-            " ".join(f"{f:g}:{shift:+.0f}" for f, shift in o.shifts_db),
+            "-" if o.p_changed is None else in_percent(o.p_changed),
+            " ".join(_shift(f, shift, f in o.inferred_hz) for f, shift in o.shifts_db),
             o.note,
         ]
         for o in history.occasions
     ]
     columns = ["exam", "date", "what", "against", "rule", "result", "P", "shift (Hz:dB)", "note"]
     table(f"{history.ear} ear", columns, rows)
+    if any(o.inferred_hz for o in history.occasions):
+        typer.echo(INFERRED)
     for choice in history.chosen:
         typer.echo(
             f"Baseline: exam {choice.exam_id}, chosen on {choice.at:%Y-%m-%d} by "
@@ -81,10 +93,15 @@ def _show(history: "EarHistory") -> None:
         typer.echo(f"For a professional to judge: {history.proposal.words}{which}")
 
 
+def _shift(frequency_hz: float, shift_db: float, inferred: bool) -> str:
+    text = f"{frequency_hz:g}:{shift_db:+.0f}"
+    return f"({text})" if inferred else text
+
+
 @people.command("baseline", epilog=EXIT_CODES)
 def person_baseline(
     who: Who,
-    ear: Ear,
+    ear: Annotated[str, typer.Option(help="right or left.")],
     exam: Annotated[int, typer.Option(help="The full exam or audiogram to compare with.")],
     reason: Reason,
     db: Database = None,

@@ -13,8 +13,10 @@ from earshift.cli.database import (
     Database,
     Yes,
     author_name,
+    disclosed,
     looked_into,
     opened,
+    trouble,
 )
 from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
 from earshift.engine.refusal import Refusal
@@ -118,18 +120,22 @@ def person_list(
     after: Annotated[int, typer.Option(min=0, help="Only people after this id.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most this many.")] = 50,
     db: Database = None,
+    author: Author = None,
     as_json: AsJson = False,
 ) -> None:
     """List people by id, a page at a time."""
     with looked_into(db) as store:
         found = store.people(after=after, limit=limit + 1, search=search)
-        place = store.describe()
-    page, more = found[:limit], len(found) > limit
+        page, more = found[:limit], len(found) > limit
+        disclosed(store, author, "list", "people", searched=search is not None, people=len(page))
     if as_json:
         show_json([asdict(person) for person in page])
         return
     if not page:
-        typer.echo(f"Nobody found in {printable(place)}")
+        from earshift.store.database import address, describe
+
+        # Of a database that is not there, an empty one was looked into elsewhere.
+        typer.echo(f"Nobody found in {printable(describe(address(db)))}")
         return
     rows = [
         [
@@ -158,18 +164,22 @@ def _known_as(person: "Person") -> str | None:
 
 
 @people.command("show", epilog=EXIT_CODES)
-def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
+def person_show(
+    who: Who, db: Database = None, author: Author = None, as_json: AsJson = False
+) -> None:
     """Show a person with all exams and their results."""
-    from earshift.clinic.people import find_person
+    from earshift.clinic.people import find_person, kept_until
     from earshift.clinic.worklist import next_due
 
     with looked_into(db) as store:
         person = find_person(store, who)
+        disclosed(store, author, "view", f"people:{person.id}")
         visits = {visit.id: visit for visit in store.visits(person.id)}
         exams = store.exams(person.id)
         results = {exam.id: store.results(exam.id) for exam in exams}
         notes = store.notes(person.id)
         due, others = next_due(store, person.id), store.merged_into(person.id)
+        kept = kept_until(store, person)
     if as_json:
         show_json(
             {
@@ -194,6 +204,7 @@ def person_show(who: Who, db: Database = None, as_json: AsJson = False) -> None:
         ("hired", person.hired_on),
         ("left", person.left_on),
         ("next full audiogram due", due),
+        ("records are kept until", kept),
         ("other records of the same person", ", ".join(f"id:{one.id}" for one in others) or None),
     ):
         if value is not None:
@@ -298,7 +309,13 @@ def person_correct(
 @people.command("erase", epilog=EXIT_CODES)
 def person_erase(
     who: Who,
-    reason: Reason,
+    reason: Annotated[
+        str,
+        typer.Option(
+            help="asked by the person, no longer needed, stored by mistake, or other. It stays: "
+            "no other words are taken."
+        ),
+    ],
     delete_trials: Annotated[
         bool, typer.Option("--delete-trials", help="Also delete the visits and all answers.")
     ] = False,
@@ -307,8 +324,12 @@ def person_erase(
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
-    """Erase a person's identity and notes for good; a record without a name remains."""
+    """Erase a person's identity and what was typed about them; a record without a name stays.
+
+    The database's files are written anew, which takes a while for a large one.
+    """
     from earshift.clinic.people import find_person
+    from earshift.store import NotForgotten
 
     with opened(db) as store:
         person = find_person(store, who)
@@ -319,13 +340,20 @@ def person_erase(
         if not yes and not confirmed("Erase for good?"):
             typer.echo("Nothing was erased", err=True)
             raise typer.Exit(NOT_FINISHED)
-        erased = store.erase_person(
-            person.id, author=author_name(author), reason=reason, delete_trials=delete_trials
-        )
+        unfinished = None
+        try:
+            store.erase_person(
+                person.id, author=author_name(author), reason=reason, delete_trials=delete_trials
+            )
+        except NotForgotten as trouble_:
+            unfinished = trouble_
+        erased = store.person(person.id)
     if as_json:
         show_json(asdict(erased))
     else:
         typer.echo(f"Erased person {erased.id}")
+    if unfinished is not None:
+        raise trouble(unfinished)
     typer.echo(
         "Earlier backups and exports still contain this person: delete them as well", err=True
     )

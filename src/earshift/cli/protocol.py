@@ -18,7 +18,8 @@ def protocol(
 ) -> None:
     """Run an exam for another program: one JSON object per line in, and one per line out.
 
-    Messages: begin, ask, tell, verdict, save, load, quit. Nothing is stored. See docs/protocol.md.
+    Messages: begin, ask, tell, undo, verdict, save, load, quit. Nothing is stored. More in
+    docs/protocol.md.
     """
     if limits not in ("supervised", "none"):
         raise fail(f"limits must be supervised or none, got {limits!r}")

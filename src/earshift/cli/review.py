@@ -7,10 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earshift.cli.app import AsJson, app
-from earshift.cli.database import EXIT_CODES, Author, Database, Timezone, author_name, opened
+from earshift.cli.database import (
+    EXIT_CODES,
+    Author,
+    Database,
+    Timezone,
+    author_name,
+    disclosed,
+    opened,
+)
 from earshift.cli.people import Reason
 from earshift.cli.terminal import as_date, printable, show_json, table
-from earshift.cli.worklist import reviewer_name
+from earshift.cli.users import FromStdin, typed_password
+from earshift.cli.worklist import Ear, of_ears, reviewer_name
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
@@ -32,12 +41,15 @@ app.add_typer(reviews, name="review")
 
 
 @reviews.command("show", epilog=EXIT_CODES)
-def review_show(visit_id: VisitId, db: Database = None, as_json: AsJson = False) -> None:
+def review_show(
+    visit_id: VisitId, db: Database = None, author: Author = None, as_json: AsJson = False
+) -> None:
     """Show what a visit found by OSHA's rules, who signed it, and what was done since."""
     from earshift.clinic.review import review_of
 
     with opened(db) as store:
         found = review_of(store, visit_id)
+        disclosed(store, author, "view", f"visits:{visit_id}", what="review")
     if as_json:
         show_json(_as_data(found))
         return
@@ -66,7 +78,7 @@ def _lines(found: "Review") -> list[str]:
 
     now = found.now
     lines = []
-    for one in now.exams:
+    for one in now.of_ears:
         said = one.results[-1].shown.get("words") if one.results else ""
         lines.append(
             f"exam {one.exam.id}, {one.exam.ear} {one.exam.kind}: {said or one.exam.state}"
@@ -107,21 +119,26 @@ def review_sign(
         int | None, typer.Option(min=1, help="Id of the newest signature, to sign anew after it.")
     ] = None,
     reason: Annotated[str, typer.Option(help="Of an amendment: what is amended, and why.")] = "",
+    password_stdin: FromStdin = False,
     db: Database = None,
     author: Author = None,
     as_json: AsJson = False,
 ) -> None:
     """Sign a visit as it stands. Its report and letter are made from what was signed.
 
-    In a database with users only reviewers and admins sign, by --author.
+    In a database with users only reviewers and admins sign, by --author, and each signature asks
+    for the password of that account, as in the browser; and for a code where there is a second
+    factor. With --password-stdin the code is the second line.
     """
     from earshift.clinic.review import sign
 
     with opened(db) as store:
+        signer = reviewer_name(store, author)
+        _prove(store, signer, password_stdin)
         signature = sign(
             store,
             visit_id,
-            author=reviewer_name(store, author),
+            author=signer,
             name=name,
             meaning=meaning,
             amends=amends,
@@ -133,12 +150,29 @@ def review_sign(
         typer.echo(f"Signature {signature.id} of visit {visit_id}, SHA-256 {signature.sha256}")
 
 
+def _prove(store: "Store", signer: str, from_stdin: bool) -> None:
+    """That whoever signs is the one whose account is put under it; where there are no users nobody
+    has one."""
+    from earshift.clinic.entry import prove_signer
+    from earshift.store.accounts import Accounts
+
+    accounts = Accounts(store)
+    known = {user.name: user for user in accounts.users()}
+    if not known:
+        return
+    password = typed_password(from_stdin, f"Password of {printable(signer)} (not shown): ")
+    coded = known[signer].second_factor
+    code = typed_password(from_stdin, "Code of the second factor: ") if coded else ""
+    prove_signer(accounts, store, known[signer], password, code)
+
+
 @reviews.command("letter", epilog=EXIT_CODES)
 def review_letter(
     visit_id: VisitId,
     out: Annotated[Path, typer.Option(help="File to write, ending in .html or .pdf.")],
     paper: Annotated[str, typer.Option(help="PDF: a4 or letter.")] = "a4",
     db: Database = None,
+    author: Author = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the letter that tells the person of a signed standard threshold shift."""
@@ -147,6 +181,7 @@ def review_letter(
 
     with opened(db) as store:
         write_letter(*letter_of(store, visit_id), out, paper)
+        disclosed(store, author, "view", f"visits:{visit_id}", what="letter")
     if as_json:
         show_json({"visit": visit_id, "letter": str(out)})
     else:
@@ -200,6 +235,7 @@ def review_work_related(
     answer: Annotated[str, typer.Argument(metavar="ANSWER", help="yes, no, or unsaid.")],
     name: Name,
     reason: Reason,
+    ear: Ear = None,
     db: Database = None,
     author: Author = None,
     as_json: AsJson = False,
@@ -218,11 +254,12 @@ def review_work_related(
             author=reviewer_name(store, author),
             name=name,
             reason=reason,
+            ears=() if ear is None else (ear,),
         )
     if as_json:
         show_json(asdict(said))
     else:
-        typer.echo(f"Exam {exam_id}, related to work: {answer}")
+        typer.echo(f"Exam {exam_id}{of_ears(said.ears)}, related to work: {answer}")
 
 
 rooms = typer.Typer(

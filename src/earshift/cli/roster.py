@@ -15,16 +15,27 @@ from earshift.cli.database import (
     Timezone,
     Yes,
     author_name,
+    disclosed,
     looked_into,
     opened,
 )
-from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
+from earshift.cli.terminal import (
+    as_date,
+    confirmed,
+    person_label,
+    refused_rows,
+    show_json,
+    table,
+)
 from earshift.cli.worklist import AsCsv, write_csv
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from earshift.clinic.programme import Group
     from earshift.clinic.roster import RosterPlan
+    from earshift.records import Person
 
 FEW = 20  # lines of a preview
 
@@ -77,7 +88,7 @@ def roster_import(
     from earshift.formats.references import pairs
     from earshift.formats.roster import read_roster
 
-    with opened(db) as store:
+    with (looked_into if dry_run else opened)(db) as store:
         if left_on is not None and not mark_leavers:
             raise Refusal("--left-on goes with --mark-leavers")
         day: date | None = None
@@ -86,6 +97,8 @@ def roster_import(
             day = now if left_on is None else as_date(left_on, "the day of leaving")
         found = read_roster(file, columns=pairs(column, "--column"), day_first=day_first)
         plan = plan_roster(store, found)
+        counts = {"changed": len(plan.changed), "leavers": len(plan.leavers)}
+        disclosed(store, author, "list", "people", what="roster", **counts)
         if as_json:
             show_json(_as_data(plan, dry_run, mark_leavers))
         else:
@@ -111,7 +124,7 @@ def _as_data(plan: "RosterPlan", dry_run: bool, mark_leavers: bool) -> dict[str,
             {"person": one.person.id, "row": one.row, "fields": one.fields} for one in plan.changed
         ],
         "same": plan.same,
-        "leavers": [one.id for one in plan.leavers],
+        "leavers": [{"person": one.id, "code": one.code, "name": one.name} for one in plan.leavers],
         "mark_leavers": mark_leavers,
         "duplicates": plan.duplicates,
         "rejected": [{"row": one.row, "reason": one.reason} for one in plan.rejected],
@@ -121,7 +134,7 @@ def _as_data(plan: "RosterPlan", dry_run: bool, mark_leavers: bool) -> dict[str,
 
 def _show(plan: "RosterPlan", mark_leavers: bool) -> None:
     if plan.rejected:
-        table("Rejected", ["row", "reason"], [[one.row, one.reason] for one in plan.rejected])
+        refused_rows("Rejected", plan.rejected)
     changes = [
         [one.row, person_label(one.person), name, before, after]
         for one in plan.changed
@@ -136,10 +149,20 @@ def _show(plan: "RosterPlan", mark_leavers: bool) -> None:
         f"{len(plan.rejected)} rejected"
     )
     if plan.leavers:
-        fate = "will be marked as having left" if mark_leavers else "--mark-leavers marks them"
-        typer.echo(f"{len(plan.leavers)} are stored and not in the file: {fate}")
+        _show_leavers(plan.leavers, mark_leavers)
     for one, other in plan.duplicates[:FEW]:
         typer.echo(f"Perhaps one person: {one} and {other} (same name and date of birth)")
+
+
+def _show_leavers(leavers: "Sequence[Person]", mark_leavers: bool) -> None:
+    one = len(leavers) == 1
+    fate = "to be marked as having left" if mark_leavers else "--mark-leavers marks them"
+    count = "1 person is" if one else f"{len(leavers)} people are"
+    typer.echo(f"{count} stored and not in the file: {fate}")
+    for person in leavers[:FEW]:
+        typer.echo(f"  {person_label(person)}")
+    if len(leavers) > FEW:
+        typer.echo(f"and {len(leavers) - FEW} more: --json lists all")
 
 
 @app.command(epilog=EXIT_CODES)
@@ -151,6 +174,7 @@ def programme(
     by: Annotated[str, typer.Option(help="department or job.")] = "department",
     timezone: Timezone = None,
     db: Database = None,
+    author: Author = None,
     as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
@@ -165,6 +189,7 @@ def programme(
         end = today(timezone or local_zone()) if last is None else as_date(last, "the last day")
         start = year_before(end) if first is None else as_date(first, "the first day")
         found = of_period(store, start, end, by)
+        disclosed(store, author, "list", "programme", groups=len(found.groups))
     rows = [
         *((group.name or "(none)", group) for group in found.groups),
         ("everybody", found.everybody),
@@ -172,21 +197,44 @@ def programme(
     if as_json:
         data = asdict(found)
         for one, group in zip((*data["groups"], data["everybody"]), _all(rows), strict=True):
-            one["confirmed_share"] = group.confirmed_share
+            one |= group.shares
         show_json(data)
         return
     if as_csv:
         write_csv((by, *COLUMNS), [[name, *_numbers(group)] for name, group in rows])
         return
     typer.echo(f"{found.first} to {found.last}")
-    for name, group in rows:  # lines and no table: nothing is cut on a narrow screen
-        typer.echo(f"{printable(name)}: {_words(group)}")
+    table("Tests", [by, *TESTS], [[name, *_values(group, TESTS)] for name, group in rows])
+    title = "People with a shift: how many, and per cent of the tested (95 % interval)"
+    table(title, [by, *SHIFTS], [[name, *_shifts(group)] for name, group in rows])
+    done = [[name, *_values(group, AFTER)] for name, group in rows]
+    table("People for whom something was done after a shift", [by, *AFTER], done)
 
 
+# What a column is called, and the number in it.
+TESTS = {
+    "at work": "people",
+    "due": "due",
+    "overdue": "overdue",
+    "tested": "tested",
+    "full audiogram": "audiograms",
+}
+SHIFTS = {
+    "confirmed": "confirmed",
+    "not confirmed": "not_confirmed",
+    "waiting": "waiting",
+    "closed": "closed",
+}
+AFTER = {
+    "told in writing": "letters",
+    "fitted with protectors": "protectors",
+    "trained": "trainings",
+    "referred": "referrals",
+}
 COLUMNS = (
-    *("people", "due", "overdue", "tested", "audiograms"),
-    *("confirmed", "confirmed_%", "low_%", "high_%", "not_confirmed", "waiting", "closed"),
-    *("letters", "protectors", "trainings", "referrals"),
+    *TESTS.values(),
+    *(f"{name}{what}" for name in SHIFTS.values() for what in ("", "_%", "_low_%", "_high_%")),
+    *AFTER.values(),
 )
 
 
@@ -194,29 +242,29 @@ def _all(rows: "list[tuple[str, Group]]") -> "list[Group]":
     return [group for _, group in rows]
 
 
-def _words(group: "Group") -> str:
-    share = group.confirmed_share
-    of_tested = (
-        ""
-        if share is None
-        else " ({:.1f} % of the tested, 95 % interval {:.1f} to {:.1f} %)".format(
-            *(100 * one for one in share)
+def _values(group: "Group", columns: dict[str, str]) -> list[int]:
+    return [getattr(group, name) for name in columns.values()]
+
+
+def _per_cent(group: "Group", name: str) -> list[str]:
+    share = group.shares[f"{name}_share"]
+    return ["", "", ""] if share is None else [f"{100 * one:.1f}" for one in share]
+
+
+def _shifts(group: "Group") -> list[str]:
+    cells = []
+    for name in SHIFTS.values():
+        share, low, high = _per_cent(group, name)
+        cells.append(
+            f"{getattr(group, name)}" + (f": {share} % ({low} to {high})" if share else "")
         )
-    )
-    return (
-        f"{group.people} at work, {group.due} due, {group.overdue} overdue; {group.tested} tested, "
-        f"{group.audiograms} with a full audiogram; shifts: {group.confirmed} confirmed"
-        f"{of_tested}, {group.not_confirmed} not confirmed, {group.waiting} waiting, "
-        f"{group.closed} closed; {group.letters} told in writing, {group.protectors} fitted with "
-        f"protectors, {group.trainings} trained, {group.referrals} referred"
-    )
+    return cells
 
 
 def _numbers(group: "Group") -> list[object]:
-    share = group.confirmed_share
-    per_cent = ["", "", ""] if share is None else [f"{100 * one:.1f}" for one in share]
+    shifts = ((getattr(group, name), *_per_cent(group, name)) for name in SHIFTS.values())
     return [
-        *(group.people, group.due, group.overdue, group.tested, group.audiograms),
-        *(group.confirmed, *per_cent, group.not_confirmed, group.waiting, group.closed),
-        *(group.letters, group.protectors, group.trainings, group.referrals),
+        *_values(group, TESTS),
+        *(cell for of_kind in shifts for cell in of_kind),
+        *_values(group, AFTER),
     ]

@@ -1,9 +1,13 @@
 """`earshift serve`: the web app, for one person on this machine or for a clinic."""
 
+import contextlib
 import os
 import secrets
 import signal
 import socket
+import sys
+import tempfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +28,8 @@ from earshift.cli.database import (
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from sqlalchemy.engine import URL
 
     from earshift.web.settings import Settings
@@ -35,7 +41,10 @@ LOG = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"calm": {"()": "earshift.web.calm_log.CalmLog"}},
+    "handlers": {
+        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["calm"]}
+    },
     "loggers": {
         "earshift.web": {"handlers": ["stderr"], "level": "INFO", "propagate": False},
         "uvicorn": {"handlers": ["stderr"], "level": "WARNING", "propagate": False},
@@ -108,9 +117,14 @@ def serve(
             link = f"{settings.address}open?token={token}"
             typer.echo(f"Open this link. It works once and is for you alone:\n  {link}")
         typer.echo("Stop with Ctrl-C.")
-        if settings.loopback and settings.behind_proxy is None and not no_browser:
-            _open_browser(link)
-        _run(settings, listening)
+        opens = settings.loopback and settings.behind_proxy is None and not no_browser
+        with _redirect_to(link) if opens else contextlib.nullcontext() as page:
+            if page is not None:
+                _open_browser(page.as_uri())
+            if settings.single_user and sys.stdin.isatty():
+                typer.echo("For a new link, press Enter.")
+                threading.Thread(target=_offer_links, args=(settings,), daemon=True).start()
+            _run(settings, listening)
     typer.echo("Stopped.")
 
 
@@ -144,12 +158,44 @@ def _listen(settings: "Settings") -> socket.socket:
         ) from None
 
 
-def _open_browser(link: str) -> None:
+@contextlib.contextmanager
+def _redirect_to(link: str) -> "Iterator[Path]":
+    """A page that leads to a link, in a file that only this user can read: what is on a browser's
+    command line every user of the machine can."""
+    with tempfile.TemporaryDirectory(prefix="earshift-") as folder:  # of this user alone
+        page = Path(folder) / "open.html"
+        page.touch(0o600)
+        page.write_text(
+            '<!doctype html><html lang="en"><meta charset="utf-8"><title>earshift</title>'
+            f'<meta http-equiv="refresh" content="0; url={link}">'
+            f'<p><a href="{link}">earshift</a></p></html>\n',
+            "utf-8",
+        )
+        yield page
+
+
+def _open_browser(page: str) -> None:
     """In a thread, as some browsers do not return before they are closed."""
-    import threading
     import webbrowser
 
-    threading.Thread(target=webbrowser.open, args=(link,), daemon=True).start()
+    threading.Thread(target=webbrowser.open, args=(page,), daemon=True).start()
+
+
+def _offer_links(settings: "Settings") -> None:
+    """Another link whenever somebody presses Enter who was away for longer than a session."""
+    from earshift.store import Store
+    from earshift.store.accounts import Accounts
+
+    assert settings.launch_sha256 is not None
+    # Not by a file object, whose lock would be held when the program ends.
+    while os.read(sys.stdin.fileno(), 1024):
+        try:
+            with Store.open(settings.db) as store:
+                token = Accounts(store).offer_launch(settings.launch_sha256, settings.author)
+        except Refusal as refused:
+            typer.secho(f"earshift: {refused}", fg="red", err=True)
+        else:
+            typer.echo(f"  {settings.address}open?token={token}")
 
 
 def _run(settings: "Settings", listening: socket.socket) -> None:
@@ -157,6 +203,7 @@ def _run(settings: "Settings", listening: socket.socket) -> None:
     import uvicorn
     from uvicorn.supervisors import Multiprocess
 
+    from earshift.web.connections import KEEP_ALIVE_SECONDS, BoundedProtocol, ProxiedProtocol
     from earshift.web.settings import ENVIRONMENT
 
     os.environ[ENVIRONMENT] = settings.to_environment()
@@ -171,6 +218,8 @@ def _run(settings: "Settings", listening: socket.socket) -> None:
         server_header=False,
         proxy_headers=False,  # the app itself knows whom to believe
         ws="none",
+        http=BoundedProtocol if settings.behind_proxy is None else ProxiedProtocol,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
         timeout_worker_healthcheck=WORKER_SECONDS,
     )

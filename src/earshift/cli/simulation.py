@@ -172,7 +172,7 @@ def demo(
         console.print(f"  [bold]{headline(verdict.decision)}[/bold]")
         console.print(f"  {verdict}")
         results[ear] = {**verdict.to_dict(), "rows": rows}
-        ax = screen.plot(figure.add_subplot(1, 2, number))
+        ax = screen.plot(figure.add_subplot(1, 2, number), ear="right")
         after = f"{len(rows)} tone{'s' if len(rows) != 1 else ''}"
         ax.set_title(f"screen of {name}\n{ax.get_title()}, {after}", fontsize=11)
     picture = out / "audiograms.png"

@@ -6,16 +6,21 @@ import os
 import sys
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
+from earshift.cli.advice import ADVICE
 from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
+    from earshift.formats.references import Rejected
     from earshift.records import Person
 
 WIDEST = 10_000  # columns of a table on no terminal
+MOST_LINES = 50  # of refused rows
+MENDED_BY_OPTION = ("day-first", "decimal-comma")  # codes of refused rows
+INFERRED = "(in brackets): no tone was given there; estimated from neighbours"
 LINE = 200  # characters that a typed line may have; more is a mistake
 
 
@@ -52,6 +57,38 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         for name, cell in zip(columns, row, strict=True):
             typer.echo(f"  {name}: {printable(cell)}")
         typer.echo()
+
+
+def refused_rows(title: str, rows: Sequence["Rejected"]) -> None:
+    """A table of rows and reasons: neighbours with the same one in a line, and not thousands.
+
+    What an option of the command would mend is said once below, by the option's own name.
+    """
+    lines: list[list[Any]] = []
+    nowhere = [one for one in rows if one.code == "no-zone"]  # mostly a whole file
+    for one in rows:
+        if one.code == "no-zone":
+            continue
+        mended = one.code in MENDED_BY_OPTION
+        reason = one.reason.removesuffix(f"; {one.advice}") if mended else one.reason
+        if lines and lines[-1][1] == one.row - 1 and lines[-1][2] == reason:
+            lines[-1][1] = one.row
+        else:
+            lines.append([one.row, one.row, reason])
+    shown = [
+        [str(first) if first == last else f"{first}-{last}", reason]
+        for first, last, reason in lines[:MOST_LINES]
+    ]
+    if shown:
+        table(title, ["row", "reason"], shown)
+    if len(lines) > MOST_LINES:
+        typer.echo(f"and {len(lines) - MOST_LINES} more: --json lists all")
+    for code in dict.fromkeys(one.code for one in rows if one.code in MENDED_BY_OPTION):
+        advice = ADVICE[code]
+        typer.echo(f"{advice[0].upper()}{advice[1:]}")
+    if nowhere:
+        count = "1 row has" if len(nowhere) == 1 else f"{len(nowhere)} rows have"
+        typer.echo(f"{count} a time without a time zone: {ADVICE['no-zone']}")
 
 
 def person_label(person: "Person") -> str:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from earshift.cli.app import AsJson, app
-from earshift.cli.database import EXIT_CODES, Author, Database, author_name, looked_into, opened
+from earshift.cli.database import (
+    EXIT_CODES,
+    Author,
+    Database,
+    author_name,
+    disclosed,
+    looked_into,
+    opened,
+)
 from earshift.cli.terminal import printable, show_json, table
 from earshift.engine.refusal import Refusal
 
@@ -47,8 +55,8 @@ def _accounts(store: "Store") -> "Accounts":
     return Accounts(store)
 
 
-def _new_password(from_stdin: bool) -> str:
-    """A password typed twice without being shown, or a line from a pipe."""
+def typed_password(from_stdin: bool, prompt: str) -> str:
+    """A password typed without being shown, or a line from a pipe."""
     if from_stdin:
         line = sys.stdin.readline(2000)
         return line.rstrip("\r\n")
@@ -56,7 +64,16 @@ def _new_password(from_stdin: bool) -> str:
         raise Refusal("a password must be typed at a terminal", code="not-a-terminal")
     import getpass
 
-    first = getpass.getpass("New password (not shown): ")
+    return getpass.getpass(prompt)
+
+
+def _new_password(from_stdin: bool) -> str:
+    """A new password, typed twice unless it comes from a pipe."""
+    first = typed_password(from_stdin, "New password (not shown): ")
+    if from_stdin:
+        return first
+    import getpass
+
     if getpass.getpass("Once more: ") != first:
         raise Refusal("the two passwords differ; nothing was changed")
     return first
@@ -66,43 +83,75 @@ def _new_password(from_stdin: bool) -> str:
 def user_add(
     name: Name,
     role: Role = "examiner",
+    own: Annotated[
+        bool,
+        typer.Option("--own", help="The user has typed the password: it need not be changed."),
+    ] = False,
     password_stdin: FromStdin = False,
     db: Database = None,
     author: Author = None,
 ) -> None:
-    """Add a user. You are asked for the password twice; the first user has to be an admin."""
+    """Add a user. You are asked for the password twice; the first user has to be an admin.
+
+    At the first sign-in the user has to choose another password.
+    """
     with opened(db) as store:
         password = _new_password(password_stdin)
-        user = _accounts(store).add_user(name, password, role=role, author=author_name(author))
+        user = _accounts(store).add_user(
+            name, password, role=role, author=author_name(author), temporary=not own
+        )
     typer.echo(f"Added {user.role} {printable(user.name)}")
 
 
 @users.command("list", epilog=EXIT_CODES)
-def user_list(db: Database = None, as_json: AsJson = False) -> None:
+def user_list(db: Database = None, author: Author = None, as_json: AsJson = False) -> None:
     """List all users."""
     with looked_into(db) as store:
         found = _accounts(store).users()
+        disclosed(store, author, "list", "users", users=len(found))
     if as_json:
         show_json([asdict(user) for user in found])
         return
-    rows = [[u.name, u.role, u.state, f"{u.changed_at:%Y-%m-%d %H:%M} UTC"] for u in found]
-    table("Users", ["name", "role", "state", "changed"], rows)
+    rows = [
+        [
+            u.name,
+            u.role,
+            u.state,
+            "to be changed" if u.temporary else "own",
+            "yes" if u.second_factor else "no",
+            f"{u.changed_at:%Y-%m-%d %H:%M} UTC",
+        ]
+        for u in found
+    ]
+    table("Users", ["name", "role", "state", "password", "second factor", "changed"], rows)
 
 
 @users.command("password", epilog=EXIT_CODES)
 def user_password(
     name: Name,
+    own: Annotated[
+        bool,
+        typer.Option("--own", help="Change your own: the current password is asked for first."),
+    ] = False,
     password_stdin: FromStdin = False,
     reason: Reason = "new password",
     db: Database = None,
     author: Author = None,
 ) -> None:
-    """Set a new password. The user's sessions and tokens end."""
+    """Set a new password. The user's sessions and tokens end.
+
+    At the next sign-in the user has to choose another one, unless it is their own (--own). With
+    --own and --password-stdin the first line is the current password, the second the new one.
+    """
     with opened(db) as store:
         accounts = _accounts(store)
         accounts.user(name)  # a wrong name is refused before anybody types a password
-        password = _new_password(password_stdin)
-        accounts.change_user(name, password=password, reason=reason, author=author_name(author))
+        if own:
+            current = typed_password(password_stdin, "Current password (not shown): ")
+            accounts.change_own_password_here(name, current, _new_password(password_stdin))
+        else:
+            password = _new_password(password_stdin)
+            accounts.change_user(name, password=password, reason=reason, author=author_name(author))
     typer.echo("Password changed; all sessions and tokens of this user have ended")
 
 
@@ -136,6 +185,53 @@ def user_enable(
 ) -> None:
     """Let a disabled user sign in again, with the same password."""
     _set_state(name, "active", reason, db, author)
+
+
+@users.command("let-in", epilog=EXIT_CODES)
+def user_let_in(name: Name, db: Database = None, author: Author = None) -> None:
+    """Print a pass for a user whom wrong passwords keep waiting. It works once, for 30 minutes.
+
+    The sign-in page asks for it when somebody has to wait. The password is needed all the same.
+    """
+    with opened(db) as store:
+        code = _accounts(store).let_in(name, author=author_name(author))
+    typer.echo(code)
+
+
+@users.command("reset-second-factor", epilog=EXIT_CODES)
+def user_reset_second_factor(
+    name: Name, reason: Reason = "lost", db: Database = None, author: Author = None
+) -> None:
+    """Take away the second factor of a user who has lost it. Their sessions end."""
+    with opened(db) as store:
+        _accounts(store).drop_factor(name, author=author_name(author), reason=reason)
+    typer.echo(f"{printable(name)} signs in by the password alone now")
+
+
+@users.command("sessions", epilog=EXIT_CODES)
+def user_sessions(name: Name, db: Database = None, as_json: AsJson = False) -> None:
+    """List where a user is signed in."""
+    with looked_into(db) as store:
+        accounts = _accounts(store)
+        found = accounts.sessions(accounts.user(name).name)
+    if as_json:
+        show_json([asdict(one) for one in found])
+        return
+    rows = [
+        [f"{one.began:%Y-%m-%d %H:%M} UTC", f"{one.seen:%H:%M} UTC", one.browser, one.address]
+        for one in found
+    ]
+    table("Sessions", ["since", "last used", "browser", "address"], rows)
+
+
+@users.command("end-sessions", epilog=EXIT_CODES)
+def user_end_sessions(
+    name: Name, reason: Reason = "ended", db: Database = None, author: Author = None
+) -> None:
+    """Sign a user out everywhere. API tokens stay valid."""
+    with opened(db) as store:
+        ended = _accounts(store).end_sessions(name, author=author_name(author), reason=reason)
+    typer.echo(f"{ended} session{'' if ended == 1 else 's'} ended")
 
 
 def _set_state(name: str, state: str, reason: str, db: str | None, author: str | None) -> None:

@@ -14,6 +14,7 @@ from earshift.cli.database import (
     Database,
     Timezone,
     author_name,
+    disclosed,
     looked_into,
     opened,
 )
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from earshift.store import Store
 
 ExamId = Annotated[int, typer.Argument(metavar="EXAM", min=1, help="Id of the exam.")]
+Ear = Annotated[
+    str | None,
+    typer.Option(help="Of an exam of both ears: right or left alone. Default: all that it tested."),
+]
 AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV for a spreadsheet.")]
 COLUMNS = (
     *("person", "code", "name", "department", "job", "why", "ears"),
@@ -50,6 +55,7 @@ def worklist(
     every: Annotated[bool, typer.Option("--all", help="All lines, however many.")] = False,
     timezone: Timezone = None,
     db: Database = None,
+    author: Author = None,
     as_csv: AsCsv = False,
     as_json: AsJson = False,
 ) -> None:
@@ -76,6 +82,9 @@ def worklist(
             overdue=overdue,
             limit=None if whole else limit,
         )
+        given = {"search": search, "department": department, "job": job, "why": why}
+        by = [name for name, value in given.items() if value] + ["overdue"] * overdue
+        disclosed(store, author, "list", "worklist", filters=by, lines=len(found.items))
     if as_json:
         show_json(
             {
@@ -106,7 +115,9 @@ def worklist(
         columns = ["id", "code", "name", "department", "why", "by", "overdue"]
         table(f"To do on {found.today}", columns, rows)
         left = found.total - len(found.items)
-        typer.echo(f"{found.total} lines, {found.overdue} of them overdue")
+        typer.echo(
+            f"{found.total} line{'' if found.total == 1 else 's'}, {found.overdue} of them overdue"
+        )
         if left:
             typer.echo(f"and {left} more: earshift worklist --all")
 
@@ -139,7 +150,9 @@ def write_csv(columns: tuple[str, ...], rows: list[list[object]]) -> None:
 
 
 @app.command("today", epilog=EXIT_CODES)
-def todays_visits(timezone: Timezone = None, db: Database = None, as_json: AsJson = False) -> None:
+def todays_visits(
+    timezone: Timezone = None, db: Database = None, author: Author = None, as_json: AsJson = False
+) -> None:
     """List today's visits: who, when, on what, and what each test said."""
     from earshift.clinic.day import backup_warning, visits_of_day
     from earshift.clinic.zones import as_zone, local_zone
@@ -149,6 +162,7 @@ def todays_visits(timezone: Timezone = None, db: Database = None, as_json: AsJso
     with looked_into(db) as store:
         found = visits_of_day(store, today(zone), zone)
         warning = backup_warning(store)
+        disclosed(store, author, "list", "today", visits=len(found))
     if as_json:
         show_json([_visit_data(one) for one in found])
         return
@@ -202,6 +216,11 @@ def reviewer_name(store: "Store", given: str | None) -> str:
     return require_reviewer(store, author_name(given))
 
 
+def of_ears(ears: str) -> str:
+    """Which of the exam's ears something is said of, where it is not all of them."""
+    return f", {ears} ear" if ears else ""
+
+
 verdicts = typer.Typer(
     help="A reviewer's word on verdicts that call for something.",
     epilog=EXIT_CODES,
@@ -215,6 +234,7 @@ app.add_typer(verdicts, name="verdict")
 def verdict_close(
     exam_id: ExamId,
     reason: Reason,
+    ear: Ear = None,
     db: Database = None,
     author: Author = None,
     as_json: AsJson = False,
@@ -223,17 +243,24 @@ def verdict_close(
     from earshift.clinic.worklist import close_verdict
 
     with opened(db) as store:
-        said = close_verdict(store, exam_id, author=reviewer_name(store, author), reason=reason)
+        said = close_verdict(
+            store,
+            exam_id,
+            author=reviewer_name(store, author),
+            reason=reason,
+            ears=() if ear is None else (ear,),
+        )
     if as_json:
         show_json(asdict(said))
     else:
-        typer.echo(f"The verdict of exam {exam_id} is closed")
+        typer.echo(f"The verdict of exam {exam_id}{of_ears(said.ears)} is closed")
 
 
 @verdicts.command("reopen", epilog=EXIT_CODES)
 def verdict_reopen(
     exam_id: ExamId,
     reason: Reason,
+    ear: Ear = None,
     db: Database = None,
     author: Author = None,
     as_json: AsJson = False,
@@ -242,11 +269,17 @@ def verdict_reopen(
     from earshift.clinic.worklist import reopen_verdict
 
     with opened(db) as store:
-        said = reopen_verdict(store, exam_id, author=reviewer_name(store, author), reason=reason)
+        said = reopen_verdict(
+            store,
+            exam_id,
+            author=reviewer_name(store, author),
+            reason=reason,
+            ears=() if ear is None else (ear,),
+        )
     if as_json:
         show_json(asdict(said))
     else:
-        typer.echo(f"The verdict of exam {exam_id} is open again")
+        typer.echo(f"The verdict of exam {exam_id}{of_ears(said.ears)} is open again")
 
 
 site = typer.Typer(
