@@ -41,6 +41,9 @@ MARKS = {
 }
 FILES = {
     "test_serve_cli.py": "server",
+    "test_serve_clock.py": "server",
+    "test_serve_disk.py": "server",
+    "test_serve_limits.py": "server",
     "test_web_schema.py": "server",
     "test_study_run.py": "cluster",
 }

@@ -1,5 +1,6 @@
 """The documents are true: their Python runs, every public name is documented, links lead on."""
 
+import ast
 import doctest
 import importlib.util
 import inspect
@@ -13,15 +14,24 @@ import pytest
 from matplotlib import pyplot
 
 import earshift as es
+from earshift.interop.jsonlines import Conversation
 from earshift.store import Store
 from support.databases import prepare
 
 ROOT = Path(__file__).resolve().parents[1]
-_spec = importlib.util.spec_from_file_location("notebooks", ROOT / "notebooks" / "notebooks.py")
-assert _spec is not None
-assert _spec.loader is not None
-notebooks: Any = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(notebooks)
+
+
+def load(path: Path) -> Any:
+    """A module that belongs to no package."""
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+notebooks = load(ROOT / "notebooks" / "notebooks.py")
 NOTEBOOKS: list[Path] = notebooks.NOTEBOOKS
 GENERATED = {f"notebook-{path.stem}.md" for path in NOTEBOOKS}  # pages of the site alone
 DOCS = ROOT / "docs"
@@ -65,6 +75,25 @@ def test_the_python_of_a_page_runs(
     pyplot.switch_backend("Agg")
     run_python(page, dict(GIVEN.get(page.name, {})))
     pyplot.close("all")
+
+
+def test_the_code_of_other_programs_is_python() -> None:
+    """It is compiled and not run: AEPsych, questplus, psignifit and PsychoPy are not installed."""
+    text = (DOCS / "coming-from.md").read_text(encoding="utf-8")
+    found = re.findall(r"^```py\n(.*?)^```", text, re.M | re.S)
+    assert len(found) == 4
+    for block in found:
+        compile(block, "coming-from.md", "exec")
+
+
+def test_the_transcript_of_the_json_lines_is_what_is_said() -> None:
+    text = (DOCS / "protocol.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^([<>]) (.*)$", text, re.M)
+    said = [line for who, line in lines if who == ">"]
+    talk = Conversation()
+    assert len(said) >= 3
+    answers = [json.loads(talk.handle(line.encode())) for line in said]
+    assert answers == [json.loads(line) for who, line in lines if who == "<"]
 
 
 def test_the_readmes_first_exam_screen_and_picture_are_twelve_lines() -> None:
@@ -127,12 +156,77 @@ PUBLIC = sorted(set(es.__all__) - {"__version__"})
 @pytest.mark.parametrize("name", PUBLIC)
 def test_every_public_name_has_an_example_that_runs(name: str) -> None:
     text = inspect.getdoc(getattr(es, name)) or ""
-    assert "Raises:" in text or name == "population_norm"
+    assert "Raises:" in text or name in ("population_norm", "Refusal")
     _, _, example = text.partition("Examples:")
     module = sys.modules[getattr(es, name).__module__]
     test = doctest.DocTestParser().get_doctest(example, dict(vars(module)), name, None, None)
     assert test.examples
     assert doctest.DocTestRunner().run(test).failed == 0
+
+
+def unnamed(callee: Any, text: str) -> list[str]:
+    """The parameters that a docstring does not speak of; those of a parent may be its own."""
+    known = [name for name in inspect.signature(callee).parameters if name not in ("self", "cls")]
+    return [
+        n for n in known if not re.search(rf"^ *\*{{0,2}}{n}:|`{n}`", text, re.M) and n[0] != "_"
+    ]
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_every_parameter_of_a_public_name_is_documented(name: str) -> None:
+    thing = getattr(es, name)
+    text = inspect.getdoc(thing) or ""
+    if thing is es.ThresholdRule:  # "Its parameters are those of `Rule`"
+        text += inspect.getdoc(es.Rule) or ""
+    assert unnamed(thing, text) == []
+
+
+@pytest.mark.parametrize(
+    "name", ["Audiogram", "Exam", "Handler", "Listener", "PersonVerdict", "Screen", "Verdict"]
+)
+def test_every_parameter_of_what_people_call_is_documented(name: str) -> None:
+    for member, what in inspect.getmembers(getattr(es, name), inspect.isroutine):
+        if not member.startswith("_") and member not in ("earlier", "refitted"):
+            assert unnamed(what, inspect.getdoc(what) or "") == [], member
+
+
+def test_what_a_method_gives_and_refuses_is_documented() -> None:
+    given = ("Threshold", "PlaceThreshold", "Shift", "PlaceShift", "Psychometric", "Estimate")
+    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    assert [name for name in given if f"### `{name}`" not in page] == []
+    classes = [one for name in PUBLIC if inspect.isclass(one := getattr(es, name))]
+    for one in classes:
+        for member, what in inspect.getmembers(one, inspect.isroutine):
+            ours = (getattr(what, "__module__", None) or "").startswith("earshift")
+            if member.startswith("_") or not ours or member in ("earlier", "refitted"):
+                continue
+            text = inspect.getdoc(what) or ""
+            if inspect.signature(what).return_annotation not in (None, "None"):
+                assert "Returns:" in text, f"{one.__name__}.{member}"
+            if "raise Refusal" in inspect.getsource(what):
+                assert "Raises:" in text, f"{one.__name__}.{member}"
+
+
+@pytest.mark.parametrize("package", ["engine", "interop", "simulate"])
+def test_examples_stand_where_the_reference_shows_them_as_code(package: str) -> None:
+    """Elsewhere `>>>` is three quotations in one another."""
+    for path in (ROOT / "src" / "earshift" / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                text = ast.get_docstring(node) or ""
+                assert ">>>" not in text.partition("Examples:")[0], (path.name, node)
+
+
+def test_a_link_of_the_site_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    page = '<h1 id="top-of-it"></h1><a href="{}"></a><a href="https://example.org/x">x</a>'
+    (tmp_path / "api").mkdir()
+    (tmp_path / "one.html").write_text(page.format("api/two.html#top-of-it"), encoding="utf-8")
+    (tmp_path / "api" / "two.html").write_text(page.format("../one.html#there"), encoding="utf-8")
+    (tmp_path / "three.html").write_text(page.format("tone"), encoding="utf-8")
+    assert list(load(DOCS / "site_hooks.py").broken(tmp_path)) == [
+        "api/two.html links to ../one.html#there, which is not there",
+        "three.html links to tone, which is not there",
+    ]
 
 
 def test_every_page_is_in_the_sites_contents() -> None:

@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
+import pyotp
 import pytest
 from test_clinic_cli import Run, db, run
 
 from earshift.store import Store
 from earshift.store.accounts import Accounts
+from earshift.store.accounts.factors import offer_factor
 
 __all__ = ["db", "run"]
 HEAD = "person,date,ear,frequency_hz,threshold_db_hl\n"
@@ -53,7 +55,7 @@ def test_a_visit_is_signed_and_the_letter_written(run: Run, visit: int, tmp_path
     shown = run("review", "show", visit)
     assert "Told in writing on" in shown
     assert "Recordable on the OSHA 300 log (29 CFR 1904.10): yes" in shown
-    assert "1 told in writing" in run("programme")
+    assert json.loads(run("programme", "--json"))["everybody"]["letters"] == 1
     assert (
         run("programme", "--csv").splitlines()[0].endswith("letters,protectors,trainings,referrals")
     )
@@ -86,7 +88,64 @@ def test_where_there_are_users_a_reviewer_signs_and_closes(run: Run, visit: int,
         ("verdict", "close", 2, "--reason", "wax"),
     ):
         assert "only a reviewer can do this" in run(*command, code=2)
-        run(*command, "--author", "rea")
+        if command[:2] != ("review", "sign"):
+            run(*command, "--author", "rea")
+
+
+def test_a_signature_needs_the_password_of_its_account(run: Run, visit: int, db: Path) -> None:
+    password = "a long enough password"
+    with Store.open(db) as store:
+        accounts = Accounts(store)
+        for name, role in (("ada", "admin"), ("rea", "reviewer")):
+            accounts.add_user(name, password, role=role, author="ada", temporary=False)
+    signing = ("review", "sign", visit, "--name", "Dr K", "--author", "rea")
+    assert "must be typed at a terminal" in run(*signing, code=2)
+    for wrong in ("", "\n", "not the password\n"):
+        assert "password" in run(*signing, "--password-stdin", typed=wrong, code=2)
+    with Store.open(db) as store:
+        assert store.signatures(visit) == []
+    run(*signing, "--password-stdin", typed=f"{password}\n")
+    with Store.open(db) as store:
+        (one,) = store.signatures(visit)
+        assert (one.author, one.name) == ("rea", "Dr K")
+
+
+def test_nobody_signs_with_a_password_that_an_admin_chose(run: Run, visit: int, db: Path) -> None:
+    password = "a long enough password"
+    with Store.open(db) as store:
+        accounts = Accounts(store)
+        accounts.add_user("ada", password, role="admin", author="ada", temporary=False)
+        accounts.add_user("rea", password, role="reviewer", author="ada")
+    signing = ("review", "sign", visit, "--name", "Dr K", "--author", "rea", "--password-stdin")
+    said = run(*signing, typed=f"{password}\n", code=2)
+    assert "somebody else chose this password" in said
+    assert "earshift user password rea --own" in said
+    with Store.open(db) as store:
+        assert store.signatures(visit) == []
+
+
+def test_a_signature_needs_the_code_where_there_is_a_second_factor(
+    run: Run, visit: int, db: Path
+) -> None:
+    password = "a long enough password"
+    with Store.open(db) as store:
+        accounts = Accounts(store)
+        for name, role in (("ada", "admin"), ("rea", "reviewer")):
+            accounts.add_user(name, password, role=role, author="ada", temporary=False)
+        signed_in = accounts.sign_in("rea", password, "127.0.0.1")
+        assert signed_in is not None
+        key = accounts.session(signed_in[1])
+        assert key is not None
+        assert key.user is not None
+        offer = offer_factor(key.user, signed_in[1])
+        proof = pyotp.TOTP(offer.secret).now()
+        codes = accounts.take_factor(key, signed_in[1], offer.secret, offer.proof, proof)
+    signing = ("review", "sign", visit, "--name", "Dr K", "--author", "rea", "--password-stdin")
+    assert "code" in run(*signing, typed=f"{password}\n", code=2)
+    assert "code" in run(*signing, typed=f"{password}\n000000\n", code=2)
+    run(*signing, typed=f"{password}\n{codes[0]}\n")
+    with Store.open(db) as store:
+        assert len(store.signatures(visit)) == 1
 
 
 def test_room_noise_is_kept_and_listed(run: Run) -> None:

@@ -373,7 +373,8 @@ def test_looking_ahead_shows_what_will_be_asked_and_changes_nothing(
     session = a_screen(store, person)
     for answered in range(8):  # one of them in silence
         before = session.presentation()
-        session.look_ahead()
+        session.look_ahead(True)
+        session.look_ahead(False)
         assert session.presentation() == before
         assert len(store.trials(session.record.id)) == answered
         session.answer(heard)
@@ -469,7 +470,7 @@ def test_an_exam_of_somebody_who_hears_silence_is_no_reference_unless_chosen(
     with pytest.raises(ValueError, match="not reliable"):
         plan_screen(store, person.id, "right")
     chosen = plan_screen(store, person.id, "right", reference=record.id)
-    assert chosen.reference_exam_id == record.id
+    assert chosen.references == {"right": record.id}
 
 
 def test_unchanged_waits_for_a_silent_trial(store: Store, person: Person) -> None:

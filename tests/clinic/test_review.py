@@ -29,9 +29,12 @@ from earshift.devices.noise import check_noise
 from earshift.engine.refusal import Refusal
 from earshift.records import Person
 from earshift.report import render_html
+from earshift.report.audiogram import Label
 from earshift.report.findings import finding_sentences
 from earshift.report.letter import compose_letter, render_letter
 from earshift.report.letter_pdf import letter_pdf
+from earshift.report.page import compose
+from earshift.report.words import ENGLISH
 from earshift.store import Store
 from earshift.store.accounts import Accounts
 from support.report_text import Document
@@ -82,11 +85,35 @@ def test_a_shift_is_judged_with_its_number_and_its_baseline(clinic: Store, worke
     assert found.recordable is None  # nobody has said whether work has a part in it
     first, age, log = finding_sentences(found)
     assert first == (
-        "Right ear: average at 2, 3 and 4 kHz 25 dB worse than at the baseline of 2020-01-06: a "
+        "Right ear: average at 2, 3 and 4 kHz is 25 dB worse than at the baseline of 2020-01-06: a "
         "standard threshold shift (10 dB or more; 29 CFR 1910.95(g)(10)(i))."
     )
     assert "this site does not correct for age" in age
     assert "not decided, as nobody has said whether the shift is related to work" in log
+
+
+def test_a_report_says_first_what_the_rule_says_of_a_full_audiogram(
+    clinic: Store, worker: Person
+) -> None:
+    exam, visit = shifted(clinic, worker)
+    (found,) = findings_of(clinic, worker.id, {exam})
+    bundle, site = report_of(clinic, visit)
+    section = compose(bundle, ENGLISH, site).rounds[0][0]
+    assert (section.headline, section.sentence) == ("Changed", finding_sentences(found)[0])
+    assert section.alarming
+    assert section.table is not None
+    assert section.table.columns == ("Hz", "Reference", "Now", "Shift (dB)")
+    assert ("4000", "10", "35", "+25") in section.table.rows
+    assert section.picture is not None
+    assert "Reference: 500 Hz 10" in section.picture.description
+    assert section.shifts is not None
+    assert section.shifts.description.startswith("Shift in dB: average +25, 500 +25")
+    assert "rule: 10 dB" in [mark.text for mark in section.shifts.marks if isinstance(mark, Label)]
+    # What an older version signed has the numbers of the rule alone.
+    older = replace(found, baseline_db_hl={}, shifts_db={})
+    section = compose(replace(bundle, findings=(older,)), ENGLISH, site).rounds[0][0]
+    assert section.sentence == finding_sentences(found)[0]
+    assert section.shifts is None
 
 
 @pytest.mark.parametrize(
@@ -188,6 +215,7 @@ def test_a_signed_report_is_made_from_what_was_signed(clinic: Store, worker: Per
     change_setting(clinic, "site_name", "Mill Clinic", author="kp", reason="ours")
     review = review_of(clinic, visit)
     assert (review.signed, review.signatures, review.obstacle) == (None, (), "")
+    seal = clinic.seal()
     signature = sign(clinic, visit, seen=review.seen, **SIGNER)
     change_setting(clinic, "site_name", "Hill Clinic", author="kp", reason="moved")
     clinic.correct_person(worker.id, author="mh", reason="married", name="Ann Young")
@@ -199,6 +227,7 @@ def test_a_signed_report_is_made_from_what_was_signed(clinic: Store, worker: Per
     assert "written later" not in page
     assert "Electronically signed by Dr K. Park, reviewed, on " in page
     assert signature.sha256 in page
+    assert str(seal) in page
     assert "25 dB worse than at the baseline of 2020-01-06" in page
     review = review_of(clinic, visit)
     assert review.changed_since
@@ -257,7 +286,7 @@ def test_only_reviewers_and_admins_sign_where_there_are_users(clinic: Store) -> 
 def test_an_erased_person_leaves_signature_and_hash(clinic: Store, worker: Person) -> None:
     _, visit = shifted(clinic, worker)
     signature = sign(clinic, visit, **SIGNER)
-    clinic.erase_person(worker.id, author="mh", reason="asked")
+    clinic.erase_person(worker.id, author="mh", reason="asked by the person")
     review = review_of(clinic, visit)
     assert (review.signed, review.signatures) == (None, (signature,))
     page = report_page(clinic, visit)
@@ -321,6 +350,10 @@ def test_the_letter_says_what_was_signed_in_plain_words(clinic: Store, worker: P
     unrelated = tuple(
         replace(one, work_related=False, work_said_by="Dr K") for one in bundle.findings
     )
+    both_ears = (*bundle.findings, replace(bundle.findings[0], ear="left"))
+    assert "for the worse in your right ear:" in compose_letter(bundle, site).paragraphs[0]
+    worse = compose_letter(replace(bundle, findings=both_ears), site)
+    assert "for the worse in both ears:" in worse.paragraphs[0]
     steps = compose_letter(replace(bundle, findings=unrelated), site).steps
     assert steps[0].startswith("Dr K found that the change is not related to your work")
     with pytest.raises(Refusal, match="a letter is made from a signed visit"):

@@ -54,16 +54,22 @@ def written(tmp_path: Path, text: str, name: str = "roster.csv") -> Path:
 def test_a_roster_is_added_and_brought_up_to_date(tmp_path: Path, command: Any, db: Path) -> None:
     file = written(tmp_path, ROSTER)
     assert "2 new, 0 changed" in command("roster", "import", file, "--dry-run")
+    assert not db.exists()  # looking makes no database
+    assert f"Nobody found in {db}" in command("person", "list")
+    command("roster", "import", file, typed="n\n", code=3)
     with Store(db) as store:
         assert store.people() == []
-    command("roster", "import", file, typed="n\n", code=3)
     command("roster", "import", file, typed="y\n")
     said = command("roster", "import", file, "--dry-run", "--json")
     again = json.loads(said[: said.rindex("}") + 1])
     assert (again["new"], again["changed"], again["same"]) == ([], [], 2)
     moved = written(tmp_path, "code,department\nE1,Foundry\n", "moved.csv")
+    said = command("roster", "import", moved, "--dry-run", "--mark-leavers", "--json")
+    (leaver,) = json.loads(said[: said.rindex("}") + 1])["leavers"]
+    assert leaver == {"person": 2, "code": "E2", "name": "José Ruiz"}
     shown = command("roster", "import", moved, "--mark-leavers", "--left-on", "2026-01-31", "--yes")
-    assert "1 are stored and not in the file: will be marked" in shown
+    assert "1 person is stored and not in the file: to be marked as having left" in shown
+    assert "person 2 (E2, José Ruiz)" in shown
     with Store(db) as store:
         ann, jose = store.people()
         assert (ann.department, ann.job, ann.left_on) == ("Foundry", "operator", None)
@@ -105,7 +111,10 @@ def test_columns_are_mapped_and_the_day_may_come_first(tmp_path: Path) -> None:
     (one,) = read_roster(file, columns=names, day_first=True).employees
     assert (one.code, one.known["birth_date"]) == ("7", date(1990, 12, 31))
     (refused,) = read_roster(file, columns=names).rejected
-    assert "may begin with the day or the month" in refused.reason
+    assert "begins with the day" in refused.reason
+    wrong = written(tmp_path, text.replace("31.12.", "31.13."))
+    (refused,) = read_roster(wrong, columns=names, day_first=True).rejected
+    assert refused.reason == "'31.13.1990' is not a date such as 31.12.2026"
     with pytest.raises(Refusal, match="no column for the code"):
         read_roster(file)
     with pytest.raises(Refusal, match="must be one of"):
@@ -147,11 +156,24 @@ def test_decimal_commas_and_days_first_are_never_guessed(tmp_path: Path) -> None
     assert "decimal comma" in refused.reason
     assert "no response" not in refused.reason
     (refused,) = read_references(file, timezone="UTC", decimal_comma=True).rejected
-    assert "the day or the month" in refused.reason
+    assert "begins with the day" in refused.reason
     (one,) = read_references(file, timezone="UTC", decimal_comma=True, day_first=True).accepted
     assert one.audiogram["thresholds_db_hl"] == [[500.0, 10.0], [1000.0, 5.0]]
     assert one.measured_at is not None
     assert one.measured_at.date() == date(2024, 12, 31)
+
+
+def test_options_that_would_mend_rows_are_named_once(tmp_path: Path, command: Any) -> None:
+    text = (
+        "code,date,left_500,left_1000\nA1,2020-01-05,5,5\nA2,2020-01-05,5,5\n"
+        'A3,2020-01-05,5,"10,5"\nA4,31.12.2020,5,5\nA5,2020-01-05,5,999\n'
+    )
+    said = command("import", written(tmp_path, text, "audiograms.csv"), "--dry-run", code=2)
+    assert (
+        said.count("--timezone") == said.count("--day-first") == said.count("--decimal-comma") == 1
+    )
+    assert "2 rows have a time without a time zone" in said
+    assert "999 dB HL is not possible" in said
 
 
 def test_a_dry_run_finds_what_the_store_would_refuse(
@@ -232,9 +254,9 @@ def test_the_programme_counts_people_and_not_ears(command: Any, db: Path) -> Non
         foundry, press, nobody = found.groups
         assert (press.name, press.people, press.tested, press.audiograms) == ("Press", 3, 3, 2)
         assert (press.confirmed, press.not_confirmed, press.waiting) == (1, 1, 1)
-        assert (foundry.tested, foundry.confirmed_share, foundry.due) == (0, None, 0)
+        assert (foundry.tested, foundry.shares["confirmed_share"], foundry.due) == (0, None, 0)
         assert (nobody.name, nobody.due, nobody.overdue) == (None, 1, 1)
-        share = found.everybody.confirmed_share
+        share = found.everybody.shares["confirmed_share"]
         assert share is not None
         assert share[0] == pytest.approx(1 / 3)
         assert share[1] < share[0] < share[2]
@@ -245,7 +267,10 @@ def test_the_programme_counts_people_and_not_ears(command: Any, db: Path) -> Non
     period = ("--from", "2020-02-25", "--to", "2020-07-24")
     rows = list(csv.DictReader(io.StringIO(command("programme", *period, "--csv"))))
     assert [row["department"] for row in rows] == ["Foundry", "Press", "(none)", "everybody"]
-    assert rows[1]["confirmed_%"] == "33.3"
+    assert rows[1]["confirmed_%"] == rows[1]["waiting_%"] == "33.3"
+    assert float(rows[1]["waiting_low_%"]) < 33.3 < float(rows[1]["waiting_high_%"])
+    shown = command("programme", *period)
+    assert "1: 33.3 % (6.1" in shown
     assert json.loads(command("programme", *period, "--json"))["everybody"]["confirmed"] == 1
     assert "everybody" in command("programme", *period, "--by", "job")
     command("programme", "--from", "2020-02-01", "--to", "2020-01-01", code=2)

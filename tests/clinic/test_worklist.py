@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from earshift.clinic.findings import findings_of
+from earshift.clinic.programme import programme
 from earshift.clinic.review import sign
 from earshift.clinic.site import SETTINGS, change_setting, site_settings
 from earshift.clinic.worklist import (
@@ -24,7 +26,9 @@ from earshift.days import noon
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import EARS, RELATIVE_LEVEL
 from earshift.records import Person
-from earshift.store import Store
+from earshift.store import Store, rows
+from earshift.store.database import writing
+from earshift.store.tables import baselines
 
 START = date(2020, 1, 6)
 SIX = (500.0, 1000.0, 2000.0, 3000.0, 4000.0, 6000.0)
@@ -66,11 +70,12 @@ def taken(
     levels: dict[float, float] | None = None,
     mode: str = "supervised",
     unit: str = "dB HL",
+    reference: int | None = None,
+    design: dict[str, Any] | None = None,
     **shown: Any,
 ) -> int:
     """A test with a result as it would be stored, without its tones."""
-    reference = None
-    if kind == "screen":
+    if kind == "screen" and reference is None and design is None:
         older = [e for e in store.exams(person.id, ear=ear, kind="exam") if e.state == "done"]
         reference = older[0].id if older else None
     exam = store.open_exam(
@@ -78,7 +83,7 @@ def taken(
         author="mh",
         ear=ear,
         kind=kind,
-        design={"domain": {"intensity": {"unit": unit}}},
+        design={"domain": {"intensity": {"unit": unit}}, **(design or {})},
         engine_version="0",
         reference_exam_id=reference,
     )
@@ -110,6 +115,11 @@ def screen(store: Store, person: Person, day: int, ear: str, decision: str, **mo
     return taken(store, person, day, ear, "screen", verdict=verdict, **more)
 
 
+def notch(store: Store, person: Person, day: int, ear: str, decision: str) -> int:
+    verdict = {"decision": decision, "rule": None}
+    return taken(store, person, day, ear, "screen", verdict=verdict, design={"hypotheses": "notch"})
+
+
 def both(store: Store, person: Person, day: int, level: float = 10.0) -> None:
     for ear in EARS:
         full(store, person, day, ear, level)
@@ -129,17 +139,21 @@ def lines(store: Store, day: int, **filters: Any) -> list[tuple[str | None, str,
 @dataclass(frozen=True)
 class Event:
     gap: int  # days since the event before
-    ear: str
+    ears: tuple[str, ...]
     what: str
     fate: str  # of its verdict: open, closed, signed, or signed and told by letter
 
 
 DECISIONS = ("changed", "unchanged", "inconclusive", "not determinable")
+FULL = {"full": 10.0, "worse": 35.0}
+NOTCHES = {"notch": "notch", "no notch": "no notch", "unclear notch": "inconclusive"}
 EVENTS = st.builds(
     Event,
     gap=st.sampled_from([0, 1, 5, 29, 40, 300, 365, 400]),
-    ear=st.sampled_from(EARS),
-    what=st.sampled_from([*DECISIONS, "full", "worse", "partial", "open", "paused", "abandoned"]),
+    ears=st.sampled_from([("right",), ("left",), EARS]),
+    what=st.sampled_from(
+        [*DECISIONS, *FULL, *NOTCHES, "partial", "rebaselined", "open", "paused", "abandoned"]
+    ),
     fate=st.sampled_from(["open", "open", "closed", "signed", "told"]),
 )
 
@@ -149,6 +163,7 @@ class Life:
     events: list[Event]
     both_tested: bool  # a full audiogram of both ears to begin with
     fate: str
+    two_records: bool  # every other event was stored for a second record of the person
 
 
 LIVES = st.builds(
@@ -156,73 +171,128 @@ LIVES = st.builds(
     events=st.lists(EVENTS, max_size=6),
     both_tested=st.booleans(),
     fate=st.sampled_from(["stays", "stays", "stays", "left", "leaves later", "erased"]),
+    two_records=st.booleans(),
 )
 
 
-def lived(store: Store, life: Life) -> tuple[Person, int, dict[str, list[tuple[int, str]]], bool]:
-    """Store a life. Its person, last day, finished tests by ear, and whether a test is open."""
+@dataclass(frozen=True)
+class Lived:
+    """Something that was finished of one ear, or the choice of a baseline."""
+
+    day: int
+    what: str
+    fate: str
+    exam: int
+
+    @property
+    def settled(self) -> bool:
+        return self.fate != "open"
+
+
+def in_force(earlier: list[Lived], day: int) -> Lived | None:
+    """The baseline of a day: the one chosen last, before it; else the oldest exam."""
+    exams = [one for one in earlier if one.what in (*FULL, "partial")]
+    chosen = [one.exam for one in earlier if one.what == "rebaselined" and one.day < day]
+    return next((one for one in exams if not chosen or one.exam == chosen[-1]), None)
+
+
+def lived(store: Store, life: Life) -> tuple[Person, int, dict[str, list[Lived]], bool]:
+    """Store a life. Its person, last day, what was finished by ear, and whether a test is open."""
     person = store.add_person(author="mh", hired_on=START)
+    twin = store.add_person(author="mh", hired_on=START) if life.two_records else person
     day, running = 0, False
-    done: dict[str, list[tuple[int, str]]] = {ear: [] for ear in EARS}
+    done: dict[str, list[Lived]] = {ear: [] for ear in EARS}
     if life.both_tested:
-        both(store, person, 0)
         for ear in EARS:
-            done[ear].append((0, "full"))
-    for event in life.events:
+            done[ear].append(Lived(0, "full", "open", full(store, person, 0, ear)))
+    for number, event in enumerate(life.events):
         day += event.gap
-        if event.what in DECISIONS:
-            exam = screen(store, person, day, event.ear, event.what)
-        elif event.what in ("full", "worse"):
-            exam = full(store, person, day, event.ear, 10.0 if event.what == "full" else 35.0)
-        elif event.what == "partial":
-            exam = taken(store, person, day, event.ear, levels={1000.0: 5.0})
-        else:
-            taken(store, person, day, event.ear, "screen", state=event.what)
+        whose = twin if number % 2 else person
+        if event.what in ("open", "paused", "abandoned"):
+            taken(store, whose, day, event.ears[0], "screen", state=event.what)
             running |= event.what != "abandoned"
             continue
-        fate = "open" if event.what in ("partial", "unchanged") else event.fate
-        if fate == "closed":
-            store.close_verdict(exam, author="rv", reason="seen by Dr K")
-        elif fate != "open":
-            signed(store, exam)
-        if fate == "told":
-            visit = store.exam(exam).visit_id
-            store.add_follow_up(visit, "letter", author="mh", done_on=on(day), done_by="mh")
-        done[event.ear].append((day, event.what if fate == "open" else f"{fate} {event.what}"))
+        for ear in event.ears:
+            before = in_force(done[ear], day)
+            fulls = [one for one in done[ear] if one.what in FULL]
+            if event.what == "rebaselined":
+                if fulls:
+                    choose(store, person, day, ear, fulls[-1].exam)
+                    done[ear].append(Lived(day, event.what, "open", fulls[-1].exam))
+                continue
+            if event.what in DECISIONS:
+                against = None if before is None or whose is not person else before.exam
+                exam = screen(store, whose, day, ear, event.what, reference=against)
+            elif event.what in NOTCHES:
+                exam = notch(store, whose, day, ear, NOTCHES[event.what])
+            else:
+                levels = dict.fromkeys(SIX, FULL.get(event.what, 5.0))
+                kept = levels if event.what in FULL else {1000.0: 5.0}
+                exam = taken(store, whose, day, ear, levels=kept)
+            fate = "open" if event.what in ("partial", "unchanged", "no notch") else event.fate
+            if fate == "closed":
+                store.close_verdict(exam, author="rv", reason="seen by Dr K")
+            done[ear].append(Lived(day, event.what, fate, exam))
+    if life.two_records:
+        store.merge_people(twin.id, person.id, author="mh", reason="hired twice")
+    # Signed are visits as they were found in the end, against the baselines of their days.
+    for of_ear in done.values():
+        for one in of_ear:
+            if one.fate in ("signed", "told") and one.what != "rebaselined":
+                signed(store, one.exam)
+            if one.fate == "told":
+                visit = store.exam(one.exam).visit_id
+                store.add_follow_up(visit, "letter", author="mh", done_on=on(one.day), done_by="mh")
     return person, day, done, running
+
+
+def choose(store: Store, person: Person, day: int, ear: str, exam: int) -> None:
+    """Choose a baseline on the evening of a day; `Store.set_baseline` would do it today."""
+    at = noon(on(day), "Europe/Berlin") + timedelta(hours=6)
+    values = {"person_id": person.id, "ear": ear, "exam_id": exam, "at": at}
+    said = {"author": "mh", "reason": "persistent"}
+    with writing(store.engine) as connection:
+        rows.add_row(connection, baselines, values | said, "mh", "persistent", about=person.id)
 
 
 def signed(store: Store, exam_id: int) -> None:
     sign(store, store.exam(exam_id).visit_id, author="rv", name="Dr K", meaning="reviewed")
 
 
-SETTLED = ("closed", "signed", "told")
-
-
-def verdicts(tests: list[tuple[int, str]]) -> list[str]:
-    """The verdicts of an ear in their order, as the clinic speaks of them."""
+def verdicts(tests: list[Lived]) -> list[str]:
+    """What was said of a change of an ear, in its order, as the clinic speaks of it."""
     found: list[str] = []
-    baseline = None
-    for _, what in tests:
-        plain = what.split(" ", 1)[1] if what.startswith(SETTLED) else what
-        if plain in ("full", "worse"):
-            if baseline is None:
-                baseline = plain
-                if found and found[-1] not in ("unchanged", "closed"):
-                    found.append("closed" if what != plain else "to review")
-            else:
-                worse = plain == "worse" and baseline == "full"
-                found.append("unchanged" if not worse else what)
-        elif plain in DECISIONS:
+    for place, one in enumerate(tests):
+        if one.what in DECISIONS:
             # A signature is no full audiogram: what a screen calls for is still to be done.
-            found.append("closed" if what.startswith("closed") else plain)
-    return found
+            found.append("settled" if one.fate == "closed" else one.what)
+        elif one.what in FULL:
+            baseline = in_force(tests[:place], one.day)
+            waits = bool(found) and found[-1] not in ("unchanged", "settled")
+            if baseline is None and not waits:
+                continue
+            if baseline is not None and baseline.what in FULL:
+                shift = one.what == "worse" and baseline.what == "full"
+                if not shift:
+                    found.append("unchanged")
+                    continue
+                found.append({"signed": "untold"}.get(one.fate, ""))
+            found.append("settled" if one.settled else "to review")
+    return [word for word in found if word]
 
 
-def untold(tests: list[tuple[int, str]]) -> bool:
-    """Whether a shift was signed of which nobody told the person."""
-    full = [what for _, what in tests if what.split()[-1] in ("full", "worse")]
-    return bool(full) and full[0].endswith("full") and "signed worse" in full
+def notches(tests: list[Lived]) -> list[str]:
+    """What was said of a notch of an ear."""
+    settling = {"notch": ("closed", "signed", "told"), "unclear notch": ("closed",)}
+    return [
+        "settled" if one.fate in settling.get(one.what, ()) else one.what
+        for one in tests
+        if one.what in NOTCHES
+    ]
+
+
+def calm(word: str) -> bool:
+    return word in ("unchanged", "settled", "no notch")
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -233,7 +303,7 @@ def test_everybody_is_listed_unless_nothing_is_left_to_do(
     person, last, done, running = lived(shared, life)
     today = last + later
     if life.fate == "erased":
-        shared.erase_person(person.id, author="mh", reason="asked")
+        shared.erase_person(person.id, author="mh", reason="asked by the person")
     elif life.fate != "stays":
         leaves = on(today if life.fate == "left" else today + 1)
         shared.correct_person(person.id, author="mh", reason="left", left_on=leaves)
@@ -243,29 +313,23 @@ def test_everybody_is_listed_unless_nothing_is_left_to_do(
         assert mine == []
         return
     newest = {
-        ear: max(
-            (day for day, what in tests if what.split()[-1] in ("full", "worse")), default=None
-        )
+        ear: max((one.day for one in tests if one.what in FULL), default=None)
         for ear, tests in done.items()
     }
     inside = all(day is not None and today <= day + INTERVAL for day in newest.values())
-    said = {ear: verdicts(tests) for ear, tests in done.items()}
-    decided = all(
-        not words or words[-1] == "unchanged" or words[-1].startswith(SETTLED)
-        for words in said.values()
-    ) and not any(untold(tests) for tests in done.values())
+    said = [words for tests in done.values() for words in (verdicts(tests), notches(tests))]
+    untold = any("untold" in words for words in said)
+    decided = not untold and all(not words or calm(words[-1]) for words in said)
     if not (inside and not running and decided):
         assert mine, (life, today)
-    calm = all(
-        word == "unchanged" or word.startswith(SETTLED) for words in said.values() for word in words
-    ) and not any(untold(tests) for tests in done.values())
     soon = any(day is None or today >= day + INTERVAL - NOTICE for day in newest.values())
-    if inside and not running and calm and not soon:
+    if inside and not running and not soon and all(calm(word) for words in said for word in words):
         assert mine == [], (life, today)
     # Every line says by when, and how much too late it is.
     for item in mine:
         assert item.overdue_days == max(0, (on(today) - item.by).days)
         assert set(item.ears) <= set(EARS)
+        assert len(set(item.ears)) == len(item.ears)
         assert item.words
         assert item.why in WHYS
     assert [item.by for item in found.items] == sorted(item.by for item in found.items)
@@ -324,6 +388,58 @@ def test_a_full_audiogram_that_does_not_confirm_ends_it(clinic: Store, worker: P
     screen(clinic, worker, 100, "left", "changed")
     full(clinic, worker, 105, "left", 15.0)
     assert lines(clinic, 106) == []
+
+
+def test_who_chooses_a_baseline_settles_no_shift(clinic: Store, worker: Person) -> None:
+    worse = full(clinic, worker, 100, "left", 35.0)
+    choose(clinic, worker, 100, "left", worse)
+    assert lines(clinic, 101) == [("A1", "review", 0)]
+    (found,) = findings_of(clinic, worker.id, {worse})
+    assert (found.decision, found.shift_db) == ("changed", 25.0)
+    assert programme(clinic, on(90), on(110)).everybody.confirmed == 1
+    signed(clinic, worse)
+    assert [why for _, why, _ in lines(clinic, 101)] == ["letter"]
+    # From then on the ear is compared with it, and not the tests before.
+    same = full(clinic, worker, 200, "left", 35.0)
+    (found,) = findings_of(clinic, worker.id, {same})
+    assert (found.decision, found.baseline_exam_id) == ("unchanged", worse)
+
+
+def test_an_older_baseline_takes_no_shift_back(clinic: Store, worker: Person) -> None:
+    first = full(clinic, worker, 100, "left", 35.0)
+    close_verdict(clinic, first, author="rv", reason="ear infection")
+    second = full(clinic, worker, 200, "left", 35.0)
+    choose(clinic, worker, 201, "left", first)
+    assert lines(clinic, 202) == [("A1", "review", 0)]
+    close_verdict(clinic, second, author="rv", reason="known since the infection")
+    assert lines(clinic, 202) == []
+
+
+def test_a_baseline_with_too_few_frequencies_calls_for_a_reviewer(clinic: Store) -> None:
+    person = clinic.add_person(author="mh", code="P1", hired_on=START)
+    taken(clinic, person, 0, "left", levels={1000.0: 5.0})
+    both(clinic, person, 1, 35.0)
+    assert lines(clinic, 2) == [("P1", "review", 0)]
+
+
+def test_a_notch_calls_for_a_reviewer_and_no_answer_for_a_retest(
+    clinic: Store, worker: Person
+) -> None:
+    notch(clinic, worker, 10, "left", "inconclusive")
+    assert lines(clinic, 11) == [("A1", "retest", 0)]
+    full(clinic, worker, 12, "left")  # says nothing of a notch
+    assert lines(clinic, 13) == [("A1", "retest", 0)]
+    found = notch(clinic, worker, 14, "left", "notch")
+    screen(clinic, worker, 14, "left", "changed")
+    (review,) = worklist(clinic, on(15), why="review").items
+    assert review.ears == ("left",)
+    screen(clinic, worker, 16, "left", "unchanged")
+    assert lines(clinic, 17) == [("A1", "review", 0)]
+    signed(clinic, found)
+    assert lines(clinic, 17) == []
+    notch(clinic, worker, 18, "right", "notch")
+    notch(clinic, worker, 19, "right", "no notch")
+    assert lines(clinic, 20) == []
 
 
 def test_an_inconclusive_screen_has_a_window_of_its_own(clinic: Store, worker: Person) -> None:
@@ -424,7 +540,7 @@ def test_a_merged_person_is_erased_whole(clinic: Store, worker: Person) -> None:
     both(clinic, twin, 300)
     clinic.merge_people(twin.id, worker.id, author="mh", reason="hired twice")
     refresh(clinic)
-    clinic.erase_person(worker.id, author="mh", reason="asked", delete_trials=True)
+    clinic.erase_person(worker.id, author="mh", reason="asked by the person", delete_trials=True)
     assert all(person.name is None and person.erased_at for person in clinic.people())
     assert clinic.check() == []
     assert lines(clinic, 400) == []

@@ -5,6 +5,7 @@ import re
 import sys
 from typing import Any
 
+import pandas
 import polars
 import pytest
 
@@ -26,6 +27,36 @@ def clinical() -> es.Exam:
     for level, heard in ((40.0, True), (30.0, False), (30.0, False), (35.0, True)):
         exam.tell(es.Tone(1000.0, level), heard)
     return exam
+
+
+def test_rows_go_into_pandas_and_polars_unchanged(clinical: es.Exam) -> None:
+    screen = es.Screen(es.Audiogram(MILD), seed=1)
+    screen.tell(es.Tone(1000.0, 40.0), True)
+    tables = [
+        clinical.rows(),
+        clinical.rows("thresholds"),
+        screen.rows(),
+        screen.verdict().rows(),
+        es.Audiogram(MILD, no_response_db_hl={12000: 90}).rows(),
+    ]
+    for rows in tables:
+        there = pandas.DataFrame(rows)
+        assert list(there.columns) == list(rows[0])
+        back = there.astype(object).where(there.notna(), None).to_dict("records")
+        assert back == rows
+        assert polars.DataFrame(rows).to_dicts() == rows
+
+
+def test_a_verdict_is_one_short_line_to_a_programmer() -> None:
+    ear = es.Audiogram(MILD)
+    one = es.Screen(ear, rule="osha-sts", seed=1)
+    one.tell(es.Tone(2000.0, 50.0), True)
+    assert re.fullmatch(
+        r"<Verdict: inconclusive \(osha-sts\), P = 0\.\d+, 1 tones>", repr(one.verdict())
+    )
+    both = repr(es.Screen({"right": ear, "left": ear}, ears="both", seed=1).verdict())
+    assert both.startswith("<PersonVerdict: inconclusive, right <Verdict: inconclusive (best)")
+    assert len(both) < 200
 
 
 def test_trials_are_rows_in_order(clinical: es.Exam) -> None:
@@ -190,7 +221,7 @@ def test_views_for_a_notebook_are_short_and_escaped(clinical: es.Exam, screen: e
         page = shown._repr_html_()
         assert page.startswith("<div>")
         assert page.count("<td>") == page.count("</td>")
-    assert "No silent trial was given" in verdict._repr_html_()
+    assert "; no silent trial was given." in verdict._repr_html_()
     rule = es.Rule("<b>mine</b>", [es.Criterion((2000.0,), 10.0)])
     odd = es.Screen(one, rule=rule).verdict()._repr_html_()
     assert "&lt;b&gt;mine" in odd

@@ -3,9 +3,10 @@
 import contextlib
 import csv
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
@@ -109,9 +110,11 @@ def test_a_bad_row_takes_its_audiogram_with_it_and_no_other(tmp_path: Path) -> N
         (" ,,left,500,10", "the person is missing"),
         ("A" * 201 + ",,left,500,10", "longer than 200"),
         ("A\x07,,left,500,10", "cannot be stored"),
-        ("A,2025-07-01 10:00:00,left,500,10", "has no time zone: give timezone"),
+        ("A,2025-07-01 10:00:00,left,500,10", "has no time zone; name the zone of the file"),
         ("A,2025-07-01,left,500,10", "has no time zone"),
         ("A,01.07.2025,left,500,10", "may begin with the day or the month"),
+        ("A,31.07.2025,left,500,10", "'31.07.2025' begins with the day"),
+        ("A,2025-07-01,left,500,NR", "neither a number nor a code"),
         ("A,2025-02-30,left,500,10", "not a date or time"),
         ("A,1066-10-14T10:00Z,left,500,10", "not between 1900 and now"),
         ("A,9999-12-31T23:59-10:00,left,500,10", "not between 1900 and now"),
@@ -125,6 +128,15 @@ def test_rows_that_are_rejected(tmp_path: Path, row: str, says: str) -> None:
     assert list(thresholds(found)) == [("B", "left")]
     assert says in reasons(found)[2]
     assert len(reasons(found)[2]) < 200
+
+
+def test_what_was_measured_today_is_taken_before_noon_and_tomorrow_is_not(tmp_path: Path) -> None:
+    zone = "Etc/GMT" if datetime.now(UTC).hour < 12 else "Etc/GMT+12"  # where it is morning
+    today = datetime.now(ZoneInfo(zone)).date()
+    rows = f"A,{today},left,500,10\nB,{today + timedelta(days=2)},left,500,10"
+    found = read(tmp_path, f"{LONG}\n{rows}\n", timezone=zone)
+    assert list(thresholds(found)) == [("A", "left")]
+    assert "in the future" in reasons(found)[3]
 
 
 def test_codes_mean_what_the_caller_says(tmp_path: Path) -> None:

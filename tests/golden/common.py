@@ -14,10 +14,11 @@ HERE = Path(__file__).parent
 RELATIVE, ABSOLUTE = 1e-6, 1e-5
 
 # Sentences may be written anew, so only whether there is one is compared. A rule's text and the
-# version of the program are of this kind, too.
+# version of the program are of this kind, too, and where the chain stands, which is salted.
 SENTENCES = frozenset(
-    {"caution", "conclusion", "div", "engine_version", "error", "message", "note", "notes",
-     "problem", "problems", "reason", "remarks", "text", "unverified", "warnings", "words"}
+    {"caution", "chained_since", "conclusion", "div", "engine_version", "error", "message", "note",
+     "notes", "problem", "problems", "reason", "remarks", "seal", "text", "unverified", "warnings",
+     "words"}
 )  # fmt: skip
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)([T ]\d\d:\d\d.*)?")
 _SPAN = re.compile(r"[{][^}]*[}]")

@@ -121,8 +121,8 @@ def people(desk: Desk) -> None:
     desk.run("person", "show", "K7", "--json")
     desk.run("person", "show", "id:2", "--json")
     desk.run("person", "history", "K7", "--json")
-    desk.run("person", "erase", "K7", "--reason", "asked", "--json", typed="n\n")
-    desk.run("person", "erase", "K7", "--reason", "asked", "--yes", "--json")
+    desk.run("person", "erase", "K7", "--reason", "asked by the person", "--json", typed="n\n")
+    desk.run("person", "erase", "K7", "--reason", "asked by the person", "--yes", "--json")
     desk.run("person", "list", "--json")
     desk.run("person", "show", 1, "--json")
 

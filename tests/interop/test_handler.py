@@ -44,6 +44,24 @@ def test_a_forgotten_answer_is_refused() -> None:
     assert len(handler.sitting.trials) == 1
 
 
+def test_a_threshold_is_estimated_as_quest_does() -> None:
+    axis = es.Axis("contrast_db", "dB", range(-50, 1, 5))
+    handler = es.Handler(es.Exam(domain=es.Domain(axis), max_tones=30), levels=True)
+    for level in handler:
+        handler.addData(int(level > -22))
+    low, middle, high = (handler.quantile(p) for p in (0.025, 0.5, 0.975))
+    (found,) = handler.sitting.thresholds()
+    assert (low, middle, high) == pytest.approx((found.low, found.level, found.high))
+    assert low < handler.mean() < high
+    of_tones = es.Handler(es.Exam.clinical(seed=1))
+    assert of_tones.quantile(0.1, 1000) < of_tones.mean(1000) < of_tones.quantile(0.9, 1000)
+    for refused in (lambda: of_tones.mean(), lambda: handler.quantile(2.0)):
+        with pytest.raises(es.Refusal):
+            refused()
+    with pytest.raises(es.Refusal, match="screen"):
+        es.Handler(es.Screen(es.Audiogram({1000: 10}))).mean(1000)
+
+
 def test_bad_answers_change_nothing() -> None:
     handler = es.Handler(es.Exam(max_tones=3))
     tone = next(handler)
@@ -51,7 +69,7 @@ def test_bad_answers_change_nothing() -> None:
         with pytest.raises(ValueError, match="heard"):
             handler.addResponse(bad)
     with pytest.raises(ValueError, match="outside the domain"):
-        handler.addResponse(True, intensity=150.0)
+        handler.addResponse(True, intensity=130.0)
     assert handler.sitting.trials == ()
     handler.addResponse(False, intensity=tone.level_db_hl + 1.0)
     (trial,) = handler.sitting.trials

@@ -130,7 +130,7 @@ def test_limits_are_on_and_no_message_loosens_them() -> None:
         assert asked["level_db_hl"] <= 50.0
         good(talk, "tell", heard=False)
     assert "at most 90" in refused(talk, "begin", kind="exam", cap_db_hl=95)
-    assert "options of a exam" in refused(talk, "begin", kind="exam", options={"limits": None})
+    assert "options of an exam" in refused(talk, "begin", kind="exam", options={"limits": None})
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_other_stimuli_need_no_limits_said_out_loud() -> None:
         ("ask", {"level": 3}, "has no field level"),
         ("begin", {"kind": "dance"}, "exam, screen"),
         ("begin", {"kind": "exam", "options": []}, "options must be an object"),
-        ("begin", {"kind": "exam", "options": {"rule": "osha-sts"}}, "options of a exam"),
+        ("begin", {"kind": "exam", "options": {"rule": "osha-sts"}}, "options of an exam"),
         ("begin", {"kind": "exam", "options": {"seed": -1}}, "seed"),
         ("begin", {"kind": "exam", "options": {"max_tones": 1.5}}, "max_tones"),
         ("begin", {"kind": "exam", "options": {"domain": "wide"}}, "unknown domain"),
@@ -405,6 +405,32 @@ def test_the_page_names_every_message_and_option() -> None:
 
 
 # Undo and both ears -----------------------------------------------------------------------------
+
+
+GAPS = {
+    "intensity": {"name": "gap_ms", "unit": "ms", "values": [2, 4, 8, 16], "logarithmic": True},
+    "smooth": [],
+}
+
+
+def test_a_prior_is_taken_as_the_library_takes_it() -> None:
+    talk = Conversation(limited=False)
+    prior = {"threshold": 8, "threshold_sd": 1, "spread": 0.5, "lapse": [1, 20]}
+    options = {"domain": GAPS, "prior": prior, "guess": 0.5, "lapse": "estimate"}
+    say(talk, "begin", kind="exam", options=options)
+    say(talk, "tell", heard=True)
+    own = es.Exam(
+        domain=es.Domain.from_dict(GAPS),
+        prior=es.Prior(threshold=8, threshold_sd=1, spread=0.5, lapse=(1, 20)),
+        strategy="level_set",
+        halton_tones=5,
+        guess=0.5,
+        lapse="estimate",
+    )
+    own.tell(own.ask(), True)
+    assert say(talk, "save")["data"] == json.loads(json.dumps(own.to_dict()))
+    for bad, words in (({"treshold": 8}, "a prior has threshold"), (8, "must be an object")):
+        assert words in refused(talk, "begin", kind="exam", options={**options, "prior": bad})
 
 
 def test_the_last_answer_can_be_taken_back() -> None:

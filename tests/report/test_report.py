@@ -56,7 +56,7 @@ def test_a_screen_is_shown_as_it_was_stored(changed: ExamBundle) -> None:
         f"earshift {es.__version__}. Seed 1. "
         f"Fingerprint of the trials: {changed.results[0].trials_sha256[:12]}.",
         "Decides when the answers are 100 times more likely one way than the other. Prevalence "
-        f"assumed before the first tone: {100 * es.RuleSettings().prevalence:.1f}%. At most 30 "
+        f"assumed before the first tone: {100 * es.RuleSettings().prevalence:.0f} %. At most 30 "
         "tones.",
         "Effective sample size behind these numbers: ",
         "; attentive at the last tone: ",
@@ -87,7 +87,7 @@ def test_numbers_come_from_the_row_and_not_from_the_method(changed: ExamBundle) 
     table = lines[lines.index("Shift (dB)") + 1 :]
     assert table[:4] == ["◆ 750", "33 (−9 to 6)", "0 (−9 to 6)", "+77 (−4 to +88)"]
     assert table[4:6] == [ENGLISH.tested_key, ENGLISH.apart_key]  # and no other row
-    assert {"12.3%", "99 answered"} <= set(lines)
+    assert {"12 %", "99 answered"} <= set(lines)
 
 
 def test_nothing_of_the_engine_is_needed_to_show_a_report() -> None:
@@ -140,14 +140,14 @@ def test_what_would_help_is_in_the_headline(
 
 def test_doubt_about_the_listener_is_said(changed: ExamBundle) -> None:
     doubtful = with_verdict(changed, reliability="poor", p_not_listening=0.912, attention=0.5)
-    assert "POOR; probability that the answers do not follow the tones: 91.2%" in page_of(
+    assert "POOR; probability that the answers do not follow the tones: 91 %" in page_of(
         doubtful
     ).split("\n")
 
 
 def test_an_exam_says_how_precise_it_was_to_be(full: ExamBundle) -> None:
     text = page_of(full)
-    assert "Measures until every 95% interval is within 5 dB to either side" in text
+    assert "Measures until every 95 % interval is within 5 dB to either side" in text
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_every_decision_in_plain_words(changed: ExamBundle, decision: str, words
 
 @pytest.mark.parametrize(
     ("p", "text"),
-    [(0.9996, "> 99.9%"), (0.0004, "< 0.1%"), (0.5, "50.0%"), (1.0, "> 99.9%"),
+    [(0.9996, "> 99.9 %"), (0.0004, "< 0.1 %"), (0.5, "50 %"), (0.996, "99.6 %"), (1.0, "> 99.9 %"),
      (None, "not recorded"), ("nan", "not recorded"), (float("nan"), "not recorded")],
 )  # fmt: skip
 def test_a_probability_is_never_rounded_to_certainty(
@@ -412,7 +412,7 @@ def test_an_imported_audiogram_is_no_result_of_ours(imported: VisitBundle) -> No
         ENGLISH.see_a_doctor,
     ):
         assert expected in text
-    for unfit in (ENGLISH.screening, ENGLISH.not_osha, "95% intervals", "NONE"):
+    for unfit in (ENGLISH.screening, ENGLISH.not_osha, "95 % intervals", "NONE"):
         assert unfit not in text
 
 

@@ -90,8 +90,8 @@ def test_no_stored_row_breaks_a_report(
 
 
 def test_an_ear_that_is_none_is_refused(changed: ExamBundle) -> None:
-    with pytest.raises(ValueError, match="'right' or 'left', got 'both'"):
-        render_html(visit_of(replace(changed, exam=replace(changed.exam, ear="both"))))
+    with pytest.raises(ValueError, match="'right' or 'left', got 'neither'"):
+        render_html(visit_of(replace(changed, exam=replace(changed.exam, ear="neither"))))
 
 
 # The HTML file -----------------------------------------------------------------------------------

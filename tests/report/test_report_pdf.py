@@ -80,7 +80,7 @@ def test_the_site_stands_at_the_head(tmp_path: Path, changed: ExamBundle) -> Non
     path = tmp_path / "visit.pdf"
     write_pdf(visit_of(changed), path, site=site)
     text = squeezed(PdfReader(path).pages[0].extract_text())
-    assert "ExampleWorksMillRoad3Hearingreport" in text
+    assert "HearingreportExampleWorksMillRoad3" in text
     assert "Mill Road 3" in render_html(visit_of(changed), site=site)
     assert 'class="site"' not in render_html(visit_of(changed))
 

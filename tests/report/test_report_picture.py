@@ -161,9 +161,26 @@ def test_shifts_are_bars_with_the_rules_line_and_diamonds_where_tones_were_given
     dashed = [mark for mark in drawing.marks if isinstance(mark, Stroke) and mark.dashed]
     assert len(dashed) == 3  # over the average and over both frequencies of the rule
     assert drawing.description == (
-        "95% intervals of the shift in dB: average +10 to +30, 1000 +8 to +33, 2000 +8 to +33, "
+        "95 % intervals of the shift in dB: average +10 to +30, 1000 +8 to +33, 2000 +8 to +33, "
         "4000 +8 to +33."
     )
+
+
+@pytest.mark.parametrize(("low", "high"), [(40.0, 66.0), (-47.0, 3.0), (10.0, 60.0)])
+def test_the_axis_of_shifts_holds_every_bar_whole(low: float, high: float) -> None:
+    row = {"frequency_hz": 4000.0, "low_db": low, "shift_db": (low + high) / 2, "high_db": high}
+    drawing = shift_drawing("left", {"shifts": [row]}, {}, [4000.0], ENGLISH)
+    assert drawing is not None
+    frame = next(m for m in drawing.marks if isinstance(m, Stroke) and len(m.points) == 5)
+    edges = [y for _, y in frame.points]
+    caps = [m for m in drawing.marks if isinstance(m, Stroke) and m.colour == COLOURS["left"]]
+    heights = [y for mark in caps for _, y in mark.points]
+    assert min(edges) < min(heights)
+    assert max(heights) < max(edges)
+    names = [float(m.text.replace("−", "-")) for m in drawing.marks
+             if isinstance(m, Label) and not m.centred]  # fmt: skip
+    assert min(names) - 20 < low
+    assert high < max(names) + 20
 
 
 def test_an_improvement_lies_on_the_other_side_and_a_limit_on_levels_has_no_line() -> None:

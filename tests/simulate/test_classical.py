@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import earshift as es
+from earshift.engine.ascending import MAX_TONES_PER_FREQUENCY
 from earshift.simulate.classical import (
     FREQUENCIES_HZ,
-    MAX_TONES_PER_FREQUENCY,
     ManualExam,
     hughson_westlake,
 )

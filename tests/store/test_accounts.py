@@ -10,6 +10,7 @@ from sqlalchemy import select
 from earshift.store import Store, StoreError
 from earshift.store import tables as t
 from earshift.store.accounts import Accounts, Throttled, csrf_token, sha256
+from earshift.store.accounts import attempts as at
 from earshift.store.accounts import sessions as a
 from earshift.store.database import reading, writing
 
@@ -166,7 +167,7 @@ def test_every_change_of_a_user_has_its_audit_row(accounts: Accounts, store: Sto
 def test_guessing_one_name_is_slowed_down_from_wherever_it_comes(
     accounts: Accounts, clock: Clock
 ) -> None:
-    free = [guess(accounts, "ada", f"203.0.113.{n}") for n in range(a.FREE_BY_NAME)]
+    free = [guess(accounts, "ada", f"203.0.113.{n}") for n in range(at.FREE_BY_NAME)]
     assert set(free) == {"wrong"}
     with pytest.raises(Throttled) as throttled:
         accounts.sign_in("ada", PASSWORD, ELSEWHERE)
@@ -182,14 +183,14 @@ def test_the_wait_doubles_to_a_limit_and_the_right_password_ends_it(
     accounts: Accounts, clock: Clock
 ) -> None:
     waits = []
-    for _ in range(a.FREE_BY_NAME + 14):
+    for _ in range(at.FREE_BY_NAME + 14):
         try:
             assert accounts.sign_in("ada", OTHER, HERE) is None
         except Throttled as error:
             waits.append(error.retry_after)
             clock.pass_by(seconds=error.retry_after)
             assert accounts.sign_in("ada", OTHER, HERE) is None
-    longest = int(a.LONGEST_WAIT.total_seconds())
+    longest = int(at.LONGEST_WAIT.total_seconds())
     assert waits[:5] == [1, 2, 4, 8, 16]
     assert max(waits) == waits[-1] == longest
     clock.pass_by(seconds=longest)
@@ -199,8 +200,8 @@ def test_the_wait_doubles_to_a_limit_and_the_right_password_ends_it(
 
 
 def test_an_address_that_tries_many_names_is_slowed_down(accounts: Accounts) -> None:
-    told = [guess(accounts, f"user{n}", HERE) for n in range(a.FREE_BY_ADDRESS + 1)]
-    assert told == ["wrong"] * a.FREE_BY_ADDRESS + ["throttled"]
+    told = [guess(accounts, f"user{n}", HERE) for n in range(at.FREE_BY_ADDRESS + 1)]
+    assert told == ["wrong"] * at.FREE_BY_ADDRESS + ["throttled"]
     assert sign_in(accounts, address=ELSEWHERE)
     assert guess(accounts, "ada", "2001:db8::1") == "wrong"
 
@@ -212,20 +213,20 @@ def test_a_network_of_the_sixth_version_is_one_caller(accounts: Accounts) -> Non
 
 
 def test_a_clinic_behind_one_address_signs_in_as_often_as_it_likes(accounts: Accounts) -> None:
-    for _ in range(a.FREE_BY_ADDRESS + 5):
+    for _ in range(at.FREE_BY_ADDRESS + 5):
         sign_in(accounts)
 
 
 def test_guesses_at_once_are_not_free(accounts: Accounts) -> None:
     with ThreadPoolExecutor(8) as pool:
         told = list(pool.map(lambda _: guess(accounts, "ada", HERE), range(16)))
-    assert told.count("wrong") == a.FREE_BY_NAME
+    assert told.count("wrong") == at.FREE_BY_NAME
 
 
 def test_a_throttled_guess_never_reaches_argon2(
     accounts: Accounts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for _ in range(a.FREE_BY_NAME):
+    for _ in range(at.FREE_BY_NAME):
         guess(accounts, "ada", HERE)
 
     def reached(*_: object) -> bool:
@@ -291,6 +292,44 @@ def test_a_renewed_session_takes_requests_with_the_old_secret_for_a_while(
     clock.pass_by(minutes=25)
     assert accounts.session(old) is None
     assert accounts.session(new) is not None
+
+
+def test_a_secret_ends_when_the_one_after_it_is_followed(accounts: Accounts, clock: Clock) -> None:
+    secrets = [sign_in(accounts)]
+    for _ in range(3):
+        clock.pass_by(minutes=6)
+        key = accounts.session(secrets[-1])
+        assert key is not None
+        secrets.append(accounts.renew(secrets[-1], key) or "")
+    # So that few are left to be ended when a password is changed after years.
+    assert [accounts.session(one) is not None for one in secrets] == [False, False, True, True]
+
+
+def test_what_was_ended_while_the_clock_was_ahead_stays_ended(
+    accounts: Accounts, clock: Clock
+) -> None:
+    accounts.add_user("bob", PASSWORD, role="examiner", author="ada")
+    secret = sign_in(accounts, "bob")
+    _, token = accounts.make_token("bob", name="script", days=30, author="bob")
+    clock.pass_by(days=40)
+    accounts.change_user("bob", password=OTHER, author="ada", reason="test")
+    clock.pass_by(days=-40)
+    assert accounts.session(secret) is None
+    assert accounts.token(token) is None
+
+
+def test_a_session_renewed_while_the_clock_was_back_goes_on(
+    accounts: Accounts, clock: Clock
+) -> None:
+    secret = sign_in(accounts)
+    clock.pass_by(minutes=6)
+    clock.pass_by(hours=-1)
+    key = accounts.session(secret)
+    assert key is not None
+    renewed = accounts.renew(secret, key)
+    assert renewed is not None
+    clock.pass_by(hours=1)
+    assert accounts.session(renewed) is not None
 
 
 def test_signing_out_ends_the_session_with_all_its_secrets(

@@ -2,7 +2,9 @@
 
 The examiner is a process of its own. Loading the engine takes seconds, so a nursery loads it once
 and forks an examiner for every life; each opens the database anew, as after a real crash. Run as a
-program, this file is the nursery. EARSHIFT_KILLS sets the number of kills (`make soak`: 200).
+program, this file is the nursery. EARSHIFT_KILLS sets the number of kills (`make soak`: 1000).
+The real server is killed too, all of it or one of its workers; less often, as it takes seconds to
+start.
 """
 
 import contextlib
@@ -12,6 +14,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -19,8 +22,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
+import httpx
 import pytest
 
 import earshift as es
@@ -28,10 +32,15 @@ from earshift.clinic.plan import Plan, open_exam, plan_exam, plan_screen
 from earshift.clinic.session import Presentation, Session
 from earshift.records import ImportedAudiogram, TrialRecord, Visit
 from earshift.store import Store
+from earshift.store.accounts import Accounts
 from earshift.store.trials import live_trials
+
+if TYPE_CHECKING:
+    from support.web import Served
 
 KILLS = int(os.environ.get("EARSHIFT_KILLS", "20"))
 LONGEST_PAUSE_SECONDS = 0.05  # between what was said last and the kill: a few answers long
+MOST_LINES = 12  # that an examiner says before: short lives make many kills of a processor's minute
 AUDIOGRAM = es.Audiogram(dict.fromkeys((500, 1000, 2000, 3000, 4000, 6000, 8000), 15.0))
 
 
@@ -221,7 +230,7 @@ def test_no_answer_is_lost_and_the_same_is_asked(database: str, nursery: Nursery
                 life = nursery.live(
                     database,
                     exam_id,
-                    lines=chance.randrange(20),
+                    lines=chance.randrange(MOST_LINES),
                     seconds=chance.uniform(0.0, LONGEST_PAUSE_SECONDS),
                 )
                 kills += life.killed
@@ -268,6 +277,134 @@ def check_life(
     kept = [content(trial) for trial in live_trials(after)]
     assert kept == expected[: len(kept)]
     return len(taken)
+
+
+# The server ---------------------------------------------------------------------------------------
+
+SERVER_KILLS = max(2, KILLS // 20)
+
+
+class Client(threading.Thread):
+    """Answers an exam at the server's API until it is done or told to stop, whatever fails."""
+
+    def __init__(self, address: str, token: str, exam: str) -> None:
+        super().__init__()
+        self._client = httpx.Client(
+            base_url=address, headers={"Authorization": f"Bearer {token}"}, timeout=60
+        )
+        self._path = f"/api/exams/{exam}"
+        self.over = threading.Event()
+        self.done = False
+        self.taken: list[tuple[Any, ...]] = []  # what was asked and acknowledged
+        self.broken = 0
+        self.problems: list[str] = []
+
+    def run(self) -> None:
+        with self._client:
+            while not self.over.is_set():
+                try:
+                    self._step()
+                except httpx.TransportError:  # what a kill looks like from here
+                    self.broken += 1
+                    time.sleep(0.02)
+                if self.done or self.problems:
+                    break
+
+    def _step(self) -> None:
+        now = self._said(self._client.get(self._path))
+        if now["state"] != "open":  # the last answer has ended it
+            self.done = True
+            return
+        tone = now["play"] and now["play"]["presentation"]
+        if not tone:
+            self._said(self._client.post(f"{self._path}/finish", json={}))
+            self.done = True
+            return
+        asked = ("tone", tone["ear"], tone["frequency_hz"], tone["level"])
+        answer = {"trial": tone["trial"], "heard": heard(asked)}
+        self._said(self._client.post(f"{self._path}/answer", json=answer))
+        self.taken.append(asked[1:])
+
+    def _said(self, answer: httpx.Response) -> Any:
+        if not answer.is_success:
+            self.problems.append(f"{answer.request.method} {answer.status_code} {answer.text}")
+            raise httpx.TransportError("refused")
+        return answer.json() if answer.content else {}
+
+    def wait_for(self, answers: int) -> None:
+        """Until so many more are taken, or there is nothing more to answer."""
+        enough, give_up = len(self.taken) + answers, time.monotonic() + 300
+        while len(self.taken) < enough and self.is_alive():
+            assert time.monotonic() < give_up
+            time.sleep(0.002)
+
+
+def workers_of(served: "Served") -> list[int]:
+    children = Path(f"/proc/{served.process.pid}/task/{served.process.pid}/children").read_text()
+    return [
+        int(child)
+        for child in children.split()
+        if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()
+    ]
+
+
+@pytest.mark.kills
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_server_that_is_killed_in_mid_answers(
+    database: str, tmp_path: Path, workers: int
+) -> None:
+    from support.web import Served, with_users  # which the nursery does not find
+
+    with_users(database)
+    chance = random.Random(workers)
+    kills = worker_kills = answers = 0
+    with Store.open(database) as store:
+        _, token = Accounts(store).make_token("bob", name="booth", days=1, author="test")
+        twin, visit = person_on_visit(store, "twin"), person_on_visit(store, "killed")
+        pairs = zip(plans(store, twin.person_id), plans(store, visit.person_id), strict=True)
+        while kills < SERVER_KILLS:
+            twins_plan, plan = next(pairs)
+            expected = unbroken(store, twin, twins_plan)
+            exam = open_exam(store, visit, plan, author="mh")
+            while store.exam(exam.id).state == "open" and kills < SERVER_KILLS:
+                before = len(store.trials(exam.id))
+                options = ("--port", "0", "--workers", str(workers))
+                with Served(tmp_path, "--db", database, *options) as served:
+                    client = Client(served.address, token, store.handle("exams", exam.id))
+                    client.start()
+                    client.wait_for(chance.randrange(1, 5))
+                    if workers > 1:
+                        time.sleep(chance.uniform(0.0, LONGEST_PAUSE_SECONDS))
+                        os.kill(chance.choice(workers_of(served)), signal.SIGKILL)
+                        worker_kills += 1
+                        client.wait_for(chance.randrange(1, 4))  # the others go on
+                    time.sleep(chance.uniform(0.0, LONGEST_PAUSE_SECONDS))
+                    os.killpg(served.process.pid, signal.SIGKILL)
+                    kills += 1
+                    client.over.set()
+                    client.join()
+                assert client.problems == []
+                trials = store.trials(exam.id)
+                there = [content(trial) for trial in trials]
+                assert [trial.number for trial in trials] == list(range(1, len(trials) + 1))
+                tones = [asked for asked in there if asked[0] != "practice"]
+                assert tones == expected[: len(tones)]
+                assert all(trial.heard == heard(content(trial)) for trial in trials)
+                # All that was acknowledged, in order; for each kill one may be there untold.
+                unheard_of = len(trials) - before - len(client.taken)
+                assert 0 <= unheard_of <= 1 + (workers > 1)
+                left = iter(asked[1:] for asked in there[before:])
+                assert all(asked in left for asked in client.taken)
+                answers += len(client.taken)
+            if store.exam(exam.id).state == "open":
+                store.set_exam_state(exam.id, "abandoned", author="mh")
+        assert store.check() == []
+    assert answers >= kills
+    print(
+        f"{kills} kills of a server, {worker_kills} of a worker of it, "
+        f"{answers} answers acknowledged, none lost"
+    )
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -12,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from test_store import AUDIOGRAM, BERLIN, a_person, a_trial
 
+from earshift.clinic.worklist import worklist
 from earshift.records import ImportedAudiogram, in_order
 from earshift.store import Store, StoreConflict, StoreTrouble, checks, database, imports
-from earshift.store.accounts import Accounts, Throttled
-from earshift.store.accounts.sessions import LONGEST_WAIT
+from earshift.store.accounts import LONGEST_WAIT, Accounts, Throttled
 from support.databases import prepare
 
 PLANNED = {"kind": "exam", "design": {"seed": 1}, "engine_version": "0.1"}
@@ -111,41 +110,74 @@ class JumpingClock:
 HOURS = st.sampled_from([0, 0, -1, 1, -30, 30, -24 * 400, 24 * 400])
 
 
-@settings(
-    max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+# Each example has people, names and addresses of its own, so that all share one store.
+EXAMPLES = count(1)
+SHARED = {
+    "deadline": None,
+    "suppress_health_check": [HealthCheck.function_scoped_fixture],
+}
+
+
+@settings(max_examples=12, **SHARED)
 @given(st.lists(st.tuples(HOURS, st.sampled_from(["test", "trial", "break"])), max_size=8))
 def test_a_clock_that_jumps_changes_nothing_but_times(
-    monkeypatch: pytest.MonkeyPatch, steps: list[tuple[int, str]]
+    store: Store, monkeypatch: pytest.MonkeyPatch, steps: list[tuple[int, str]]
 ) -> None:
     clock = JumpingClock()
-    with TemporaryDirectory() as folder, monkeypatch.context() as patched:
-        file = Path(folder) / "store.db"
-        prepare(file)
+    with monkeypatch.context() as patched:
         patched.setattr(checks, "now", clock)
-        with Store.open(file) as store:
-            person = a_person(store)
-            _, (exam,) = a_test(store, person.id, "right")
-            rows, trials, opened_after = [exam.id], 0, 0
-            for hours, step in steps:
-                clock.now += timedelta(hours=hours)
-                if step == "trial":
-                    a_trial(store, exam)
-                    trials += 1
-                elif step == "break":
-                    store.set_exam_state(exam.id, "paused", author="mh")
-                    store.set_exam_state(exam.id, "open", author="mh")
-                    opened_after = trials
-                else:
-                    store.set_exam_state(exam.id, "abandoned", author="mh")
-                    _, (exam,) = a_test(store, person.id, "right")
-                    rows.append(exam.id)
-                    trials = opened_after = 0
-                snapshot = store.snapshot(exam.id)
-                assert snapshot.opened_after == opened_after
-                assert [one.number for one in snapshot.trials] == list(range(1, trials + 1))
-            assert [one.id for one in store.exams(person.id)] == rows
-            assert store.check() == []
+        person = a_person(store, code=f"jumps {next(EXAMPLES)}")
+        _, (exam,) = a_test(store, person.id, "right")
+        rows, trials, opened_after = [exam.id], 0, 0
+        for hours, step in steps:
+            clock.now += timedelta(hours=hours)
+            if step == "trial":
+                a_trial(store, exam)
+                trials += 1
+            elif step == "break":
+                store.set_exam_state(exam.id, "paused", author="mh")
+                store.set_exam_state(exam.id, "open", author="mh")
+                opened_after = trials
+            else:
+                store.set_exam_state(exam.id, "abandoned", author="mh")
+                _, (exam,) = a_test(store, person.id, "right")
+                rows.append(exam.id)
+                trials = opened_after = 0
+            snapshot = store.snapshot(exam.id)
+            assert snapshot.opened_after == opened_after
+            assert [one.number for one in snapshot.trials] == list(range(1, trials + 1))
+            waiting = worklist(store, clock.now.date(), search=person.code).items
+            reasons = [one.why for one in waiting if one.person_id == person.id]
+            assert reasons.count("unfinished") == 1
+        assert [one.id for one in store.exams(person.id)] == rows
+        assert store.check() == []
+
+
+@settings(max_examples=8, **SHARED)
+@given(st.lists(st.tuples(HOURS, st.sampled_from(["make", "end", "look"])), max_size=8))
+def test_a_link_that_was_ended_stays_ended_whatever_the_clock_says(
+    store: Store, steps: list[tuple[int, str]]
+) -> None:
+    clock = JumpingClock()
+    accounts = Accounts(store, clock)
+    name = f"bob{next(EXAMPLES)}"
+    accounts.add_user(name, "correct horse battery", role="admin", author="test", temporary=False)
+    person = a_person(store, code=name)
+    visit, (exam,) = a_test(store, person.id, "right")
+    ended: list[str] = []
+    made: list[str] = []
+    for hours, step in steps:
+        clock.now += timedelta(hours=hours)
+        if step == "make":
+            ended += made  # a new link takes the place of the one before
+            made = [accounts.make_link(visit.id, [exam.id], name)]
+            assert accounts.link(made[0]) is not None
+        elif step == "end":
+            accounts.end_links(visit.id, name)
+            ended += made
+            made = []
+        assert [accounts.link(secret) for secret in ended] == [None] * len(ended)
+    assert store.check() == []
 
 
 def test_what_was_measured_elsewhere_stands_by_its_day_and_the_rest_by_its_rows() -> None:
@@ -163,30 +195,25 @@ def test_what_was_measured_elsewhere_stands_by_its_day_and_the_rest_by_its_rows(
     assert {row: day for day, row in ordered}[2] == second
 
 
-@settings(
-    max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=8, **SHARED)
 @given(st.lists(HOURS, min_size=1, max_size=10))
-def test_throttling_waits_at_most_what_is_documented(jumps: list[int]) -> None:
+def test_throttling_waits_at_most_what_is_documented(store: Store, jumps: list[int]) -> None:
     clock = JumpingClock()
-    with TemporaryDirectory() as folder:
-        file = Path(folder) / "store.db"
-        prepare(file)
-        with Store.open(file) as store:
-            accounts = Accounts(store, clock)
-            for hours in jumps:
-                clock.now += timedelta(hours=hours)
-                wait = _guess(accounts)
-                assert wait <= LONGEST_WAIT.total_seconds()
-                if wait:
-                    clock.now += timedelta(seconds=wait + 1)
-                    assert _guess(accounts) == 0
+    accounts = Accounts(store, clock)
+    number = next(EXAMPLES)
+    for hours in jumps:
+        clock.now += timedelta(hours=hours)
+        wait = _guess(accounts, number)
+        assert wait <= LONGEST_WAIT.total_seconds()
+        if wait:
+            clock.now += timedelta(seconds=wait + 1)
+            assert _guess(accounts, number) == 0
 
 
-def _guess(accounts: Accounts) -> int:
+def _guess(accounts: Accounts, number: int) -> int:
     """The seconds to wait before the next guess; none if this one was let through."""
     try:
-        accounts.sign_in("nobody", "wrong password here", "192.0.2.7")
+        accounts.sign_in(f"nobody{number}", "wrong password here", f"192.0.2.{number % 250}")
     except Throttled as refusal:
         return refusal.retry_after
     return 0

@@ -7,7 +7,7 @@ from datetime import date, timedelta
 from typing import Any
 
 import pytest
-from test_store import a_full_person, raw
+from test_store import a_full_person
 from test_store_upkeep import damaged, without_guard
 
 from earshift.acts import Signature
@@ -15,6 +15,7 @@ from earshift.engine.refusal import Refusal
 from earshift.records import ExamRecord, Person, VisitBundle
 from earshift.store import NoSuchRow, Store, StoreConflict, StoreError, StoreTrouble
 from earshift.store.signatures import canonical, plain_of, record_from, sha256_of
+from support.databases import raw
 
 DAY = date(2026, 3, 2)
 
@@ -34,13 +35,13 @@ def test_what_was_signed_comes_back_word_for_word(
     store: Store, somebody: tuple[Person, ExamRecord]
 ) -> None:
     _, screen = somebody
-    bundle = store.visit_bundle(screen.visit_id)
+    bundle, seal = store.visit_bundle(screen.visit_id), store.seal()
     signature = signed(store, screen.visit_id)
     assert store.signatures(screen.visit_id) == [signature]
     content = store.signed_content(signature)
     assert content is not None
     assert sha256_of(canonical(content)) == signature.sha256
-    assert record_from(VisitBundle, content["visit"]) == bundle
+    assert record_from(VisitBundle, content["visit"]) == replace(bundle, seal=str(seal))
     assert content["signature"] == {
         "author": "kp",
         "name": "Dr K. Park",
@@ -136,7 +137,9 @@ def test_erasing_takes_what_was_signed_and_leaves_signature_and_hash(
     signature = signed(store, screen.visit_id)
     store.add_follow_up(screen.visit_id, "letter", author="mh", done_on=DAY, done_by="mh")
     store.say_work_related(screen.id, True, author="kp", name="Dr K", reason="seen")
-    store.erase_person(person.id, author="mh", reason="asked", delete_trials=delete_trials)
+    store.erase_person(
+        person.id, author="mh", reason="asked by the person", delete_trials=delete_trials
+    )
     assert store.signatures(screen.visit_id) == [signature] == store.signatures_of(person.id)
     assert store.signed_content(signature) is None
     assert store.follow_ups(person.id) == []
@@ -157,7 +160,7 @@ def test_what_names_another_record_goes_with_either(
     assert content is not None
     assert content["visit"]["person"]["name"] == "Ada Byron"
     store.separate_people(person.id, author="mh", reason="two people after all")
-    store.erase_person(other.id, author="mh", reason="asked")
+    store.erase_person(other.id, author="mh", reason="asked by the person")
     assert store.signed_content(signature) is None
     assert store.check() == []
 

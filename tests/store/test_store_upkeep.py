@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from fixtures.record_store_fixture import summary
 from sqlalchemy import text
-from test_store import a_full_person, a_person, a_trial, an_exam, raw
+from test_store import a_full_person, a_person, a_trial, an_exam
 
 import earshift as es
 from earshift.clinic.worklist import worklist
 from earshift.store import Store, StoreError, database, tables
 from earshift.store.database import connect, reading, writing
-from support.databases import PostgresqlServer
+from support.databases import PostgresqlServer, raw
 
 FIXTURES = Path(__file__).parent / "fixtures"
 _started: list[subprocess.Popen[str]] = []
@@ -175,9 +175,9 @@ def test_a_server_that_is_not_there_gives_a_clear_message(tmp_path: Path) -> Non
 
 def test_every_connection_writes_through_to_the_disk(store: Store) -> None:
     needed = (
-        {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1, "secure_delete": 1}
+        {"journal_mode": "wal", "synchronous": 3, "foreign_keys": 1, "secure_delete": 1}
         if store.engine.dialect.name == "sqlite"
-        else {"synchronous_commit": "on", "fsync": "on"}
+        else {"synchronous_commit": "on", "fsync": "on", "full_page_writes": "on"}
     )
     ask = "PRAGMA" if store.engine.dialect.name == "sqlite" else "SHOW"
     with writing(store.engine) as one, reading(store.engine) as two:
@@ -201,9 +201,9 @@ def test_a_database_that_commits_lazily_is_told_not_to(
 
 
 def test_a_server_that_does_not_sync_is_refused(postgresql_server: PostgresqlServer) -> None:
-    server = PostgresqlServer(postgresql_server.tools, "-c fsync=off")
+    server = PostgresqlServer(postgresql_server.tools, "-c fsync=off -c full_page_writes=off")
     try:
-        with pytest.raises(StoreError, match="fsync is off and has to be on"):
+        with pytest.raises(StoreError, match=r"fsync is off .* full_page_writes is off and has to"):
             Store.open(server.new_database())
     finally:
         server.close()
@@ -384,7 +384,7 @@ def test_a_full_disk_keeps_all_that_was_stored(
         audits = connection.execute("SELECT count(*) FROM audit").fetchone()[0]
         damage = connection.execute("PRAGMA integrity_check").fetchone()[0]
     connection.close()
-    assert int(count) == names == audits > 10
+    assert int(count) == names == audits > 5
     assert damage == "ok"
 
 
@@ -505,7 +505,7 @@ def contents(store: Store) -> list[Any]:
 def test_a_backup_restores_to_the_same_store(store: Store, tmp_path: Path, elsewhere: str) -> None:
     person, _ = a_full_person(store)
     gone = store.add_person(author="mh", name="gone")
-    store.erase_person(gone.id, author="mh", reason="asked")
+    store.erase_person(gone.id, author="mh", reason="asked by the person")
     store.backup(tmp_path / "copy")
     Store.restore(tmp_path / "copy", elsewhere)
     with Store.open(elsewhere) as restored:
@@ -636,8 +636,8 @@ NEXT_SCHEMA = '''
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0005"
-down_revision = "0004"
+revision = "0006"
+down_revision = "0005"
 
 
 def upgrade() -> None:
@@ -651,15 +651,15 @@ def next_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Pretend that this version has one schema more; the file of its migration."""
     folder = tmp_path / "migrations"
     shutil.copytree(database.MIGRATIONS, folder, ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "versions" / "schema_0005.py"
+    file = folder / "versions" / "schema_0006.py"
     file.write_text(NEXT_SCHEMA.format(then=""))
     monkeypatch.setattr(database, "MIGRATIONS", folder)
     return file
 
 
 def pretend_newer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "SCHEMA", "0005")
-    monkeypatch.setattr(tables, "SCHEMA", "0005")
+    monkeypatch.setattr(database, "SCHEMA", "0006")
+    monkeypatch.setattr(tables, "SCHEMA", "0006")
 
 
 def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
@@ -676,11 +676,11 @@ def test_an_upgrade_migrates_and_keeps_a_copy_of_what_was(
     with Store.open(database) as store:
         assert store.person(person.id) == person
         assert store.results(screen.id) == results
-        assert store.check() == []
+        assert store.check() == ["the column devices.colour is not ours"]  # of no code yet
     if "://" in database:
         assert copy is None
     else:
-        assert copy == Path(f"{database}.schema-0004")
+        assert copy == Path(f"{database}.schema-0005")
         with sqlite3.connect(copy) as connection:
             kept = connection.execute("SELECT name FROM identities").fetchall()
         connection.close()
@@ -839,12 +839,12 @@ def test_check_finds_triggers_that_are_switched_off(
 def test_check_finds_identities_that_came_back_after_an_erasure(database: str) -> None:
     with Store.open(database) as store:
         person = a_person(store)
-        store.erase_person(person.id, author="mh", reason="asked")
+        store.erase_person(person.id, author="mh", reason="asked by the person")
     at = "'2026-01-01T00:00:00.000000Z'"
     said = damaged(
         database,
-        "INSERT INTO identities (person_id, name, found_by, at, author, reason) "
-        f"VALUES ({person.id}, 'Ada', 'ada', {at}, 'x', '')",
+        "INSERT INTO identities (person_id, name, found_by, at, author) "
+        f"VALUES ({person.id}, 'Ada', 'ada', {at}, 'x')",
     )
     assert said == [
         f"people:{person.id} was erased and still has identities",
@@ -875,8 +875,8 @@ def test_check_finds_rows_that_refer_to_nothing(tmp_path: Path) -> None:
     Store.open(file).close()
     said = damaged(
         file,
-        "INSERT INTO visits (person_id, started_at, zone, mode, author, checklist) "
-        "VALUES (99, '2026-01-01T00:00:00.000000Z', 'UTC', 'self', 'x', '{}')",
+        "INSERT INTO visits (person_id, started_at, zone, mode, author) "
+        "VALUES (99, '2026-01-01T00:00:00.000000Z', 'UTC', 'self', 'x')",
     )
     assert said == [
         "visits:1 refers to a missing row of people",

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import uvicorn
 from fastapi import FastAPI
-from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
 
 CHROMIUM = "/usr/bin/chromium"
 LEFT_OUT = f"browser group left out: no {CHROMIUM} (Debian: chromium package)"
@@ -25,6 +25,8 @@ QUIET = (
     "--disable-sync",
 )
 SOUND_WITHOUT_A_CLICK = "--autoplay-policy=no-user-gesture-required"
+# A page of a busy machine is late, not wrong.
+expect.set_options(timeout=30_000)
 
 
 def launch(playwright: Playwright, *flags: str) -> Browser:

@@ -56,7 +56,18 @@ class Clinic:
         return self._told(self._client.get(path))
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        return self._told(self._client.post(path, json=body or {}, headers=self._headers))
+        return self._told(self.ask(path, body))
+
+    def ask(self, path: str, body: Mapping[str, Any] | None = None) -> httpx.Response:
+        """The answer to a request, whether it was refused or not."""
+        return self._client.post(path, json=body or {}, headers=self._headers)
+
+    def delete(self, path: str) -> None:
+        self._told(self._client.delete(path, headers=self._headers))
+
+    def look(self, path: str) -> httpx.Response:
+        """The answer to a request for a page, whether it was refused or not."""
+        return self._client.get(path)
 
     @staticmethod
     def _told(answer: httpx.Response) -> Any:
@@ -87,13 +98,22 @@ class Clinic:
         self.answer(full, ear(REFERENCE), most=2)
         self.post(f"/api/exams/{full}/finish")
 
-    def answer(self, exam: str, hears: Callable[[float], float], most: int = 100) -> Any:
-        """Answer as somebody with these thresholds would, until the test or `most` is over."""
+    def answer(
+        self,
+        exam: str,
+        hears: Callable[[float], float] | Mapping[str, Callable[[float], float]],
+        most: int = 100,
+    ) -> Any:
+        """Answer as somebody with these thresholds would, until the test or `most` is over.
+
+        With thresholds by ear, each tone by its own.
+        """
         for _ in range(most):
             now = self.get(f"/api/exams/{exam}")
             tone = (now["play"] or {}).get("presentation")
             if now["state"] != "open" or tone is None:
                 break
-            heard = tone["level"] is not None and tone["level"] >= hears(tone["frequency_hz"])
+            threshold = hears[tone["ear"]] if isinstance(hears, Mapping) else hears
+            heard = tone["level"] is not None and tone["level"] >= threshold(tone["frequency_hz"])
             self.post(f"/api/exams/{exam}/answer", {"trial": tone["trial"], "heard": heard})
         return self.get(f"/api/exams/{exam}")

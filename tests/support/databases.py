@@ -1,15 +1,19 @@
 """Both databases for tests: a new SQLite file, and a new database of a real PostgreSQL server."""
 
+import contextlib
 import getpass
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,12 +37,12 @@ def postgresql_tools() -> Path | None:
 class PostgresqlServer:
     """A server of our own: its data in a new folder, reached by a socket there and nowhere else."""
 
-    def __init__(self, tools: Path, settings: str = "") -> None:
+    def __init__(self, tools: Path, settings: str = "", folder: Path | None = None) -> None:
         self.tools, self._settings = tools, settings
         self._free: list[str] = []
         # PostgreSQL refuses to run as root, and the other user must be able to enter the folder.
         self._as_user: list[str] = []
-        self.folder = Path(tempfile.mkdtemp(prefix="earshift-pg-"))
+        self.folder = folder or Path(tempfile.mkdtemp(prefix="earshift-pg-"))
         if getpass.getuser() == "root":
             user = "postgres" if _has_user("postgres") else "nobody"
             self._as_user = ["runuser", "-u", user, "--"]
@@ -52,6 +56,21 @@ class PostgresqlServer:
 
     def stop(self, mode: str = "fast") -> None:
         self._run("pg_ctl", "-w", "-m", mode, "stop")
+
+    def revive(self) -> None:
+        """Start it if it is not running, whatever it has ended by."""
+        with contextlib.suppress(subprocess.CalledProcessError):
+            self.stop("immediate")
+        self.start()
+
+    def setting(self, name: str, value: str) -> None:
+        """Change a setting of the running server, for all that is done from now on."""
+        import psycopg
+
+        with psycopg.connect(self.url("postgres"), autocommit=True) as connection:
+            connection.execute("SET default_transaction_read_only = off")
+            connection.execute(f"ALTER SYSTEM SET {name} = {value}")
+            connection.execute("SELECT pg_reload_conf()")
 
     def _run(self, tool: str, *arguments: str) -> None:
         command = [*self._as_user, str(self.tools / tool), "-D", str(self.folder / "data")]
@@ -168,6 +187,22 @@ def _prepare_postgresql(url: str) -> None:
         return
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(_dumped[0].encode())
+
+
+@contextmanager
+def raw(database: str) -> Iterator[Any]:
+    """A connection past the store, as any other program would have it."""
+    if database.startswith("postgresql"):
+        import psycopg
+
+        with psycopg.connect(database, autocommit=True) as connection:
+            yield connection
+    else:
+        connection = sqlite3.connect(database, isolation_level=None)
+        try:
+            yield connection
+        finally:
+            connection.close()
 
 
 @pytest.fixture

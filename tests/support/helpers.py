@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 import earshift as es
 from earshift.engine import ep, kernels
 from earshift.engine.answers import Answers
-from earshift.engine.evidence import Rates, empty_sites, evidence, no_reference
+from earshift.engine.evidence import Rates, empty_sites, no_reference
 from earshift.engine.field import Field
+from earshift.engine.optimise import evidence_at
 from earshift.simulate.run import run
 
 Array = NDArray[np.float64]
@@ -115,8 +116,8 @@ def field_evidence(
         if reference is None
         else reference.as_reference(rows.places)
     )
-    log_Z, grad, _, _, settled = evidence(
-        theta, rho, tied_to, rows.rows(between_ears), Rates(guess, lapse),
+    log_Z, grad, _, _, settled = evidence_at(
+        theta, rho, tied_to, rows.rows(between_ears), Rates(guess, lapse).chances,
         empty_sites(rows.count), 1e-10,
     )  # fmt: skip
     return float(log_Z), grad, bool(settled)

@@ -35,11 +35,11 @@ class House:
     def __init__(self, address: str, clinic: Clinic, fingerprint: dict[str, Any]) -> None:
         self.address, self.clinic, self._fingerprint = address, clinic, fingerprint
         device = {"transducer": "circumaural", "fingerprint": fingerprint}
-        self._device = clinic.post("/api/devices", {"name": "Tablet", **device})["id"]
+        self.device = clinic.post("/api/devices", {"name": "Tablet", **device})["id"]
         self.uncalibrated = clinic.post("/api/devices", {"name": "Own telephone", **device})["id"]
         flat = {"500": FULL_SCALE_DB_SPL, "8000": FULL_SCALE_DB_SPL}
         (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
-        self._retspl: dict[str, float] = preset["values"]
+        self.retspl: dict[str, float] = preset["values"]
         calibration = {
             "done_on": str(date.today() - timedelta(30)),
             "due_on": str(date.today() + timedelta(300)),
@@ -50,14 +50,15 @@ class House:
             "full_scale_db_spl": {"right": flat, "left": flat},
             "floor_dbfs": -120,
         }
-        clinic.post(f"/api/devices/{self._device}/calibrations", calibration)
+        clinic.post(f"/api/devices/{self.device}/calibrations", calibration)
         check = {"listener": "bob", "deviations_db": {"right": {"1000": 0}, "left": {"1000": 0}}}
-        clinic.post(f"/api/devices/{self._device}/checks", check)
+        clinic.post(f"/api/devices/{self.device}/checks", check)
 
     def invite(self, code: str, ears: tuple[str, ...] = ("right",), **plan: Any) -> dict[str, Any]:
         """A screen of a new person on their own device. Gives the test and its link."""
-        person = self.clinic.person(f"Secret {code}", code, references=ears)
-        given = {"answered_by": "listener", "mode": "self", "device": self._device}
+        known = ("right", "left") if ears == ("both",) else ears
+        person = self.clinic.person(f"Secret {code}", code, references=known)
+        given = {"answered_by": "listener", "mode": "self", "device": self.device}
         test = self.clinic.begin(person, ears=list(ears), **{**given, "timing": QUICK, **plan})
         link = self.clinic.post(f"/api/visits/{test['visit']}/link")
         return {**test, "url": self.address + link["url"]}
@@ -67,7 +68,7 @@ class House:
         threshold = ear(REFERENCE, worse_db)
         pairs = [
             (float(hz), threshold(float(hz)) + retspl - FULL_SCALE_DB_SPL)
-            for hz, retspl in self._retspl.items()
+            for hz, retspl in self.retspl.items()
         ]
         return {"right": pairs, "left": pairs}
 

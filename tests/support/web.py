@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,9 +38,8 @@ def with_users(db: str) -> None:
     prepare(db)
     with Store.open(db) as store:
         accounts = Accounts(store)
-        accounts.add_user("ada", PASSWORD, role="admin", author="test")
-        accounts.add_user("bob", PASSWORD, role="examiner", author="test")
-        accounts.add_user("rea", PASSWORD, role="reviewer", author="test")
+        for name, role in (("ada", "admin"), ("bob", "examiner"), ("rea", "reviewer")):
+            accounts.add_user(name, PASSWORD, role=role, author="test", temporary=False)
 
 
 @contextmanager
@@ -64,7 +63,9 @@ def sign_in(client: Any, name: str, origin: str = ORIGIN) -> dict[str, str]:
 class Served:
     """`earshift serve` as a process of its own."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, surroundings: Mapping[str, str] | None = None
+    ) -> None:
         self.log = folder / "serve.log"
         self.said: list[str] = []
         with self.log.open("wb") as log:
@@ -74,7 +75,9 @@ class Served:
                 stderr=log,
                 text=True,
                 cwd=folder,
-                env=os.environ | {"BROWSER": "false", "EARSHIFT_AUTHOR": "tester"},
+                env=os.environ
+                | {"BROWSER": "false", "EARSHIFT_AUTHOR": "tester"}
+                | dict(surroundings or {}),
                 start_new_session=True,
             )
         self._reader = threading.Thread(target=self._read, daemon=True)

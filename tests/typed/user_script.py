@@ -38,9 +38,23 @@ def other_axes() -> list[float]:
     contrast = es.Axis("contrast_db", "dB", range(-50, 1, 5))
     prior = es.Prior(threshold=-30, threshold_sd=8, spread=3, lapse=(1, 20))
     exam = es.Exam(domain=es.Domain(contrast), prior=prior, guess=0.5, lapse="estimate")
-    exam.tell(es.Stimulus((("contrast_db", -20.0),)), heard=True)
+    exam.tell(es.Stimulus({"contrast_db": -20.0}), heard=True)
+    contrast_db: float = exam.ask().contrast_db + exam.trials[0].tone.contrast_db
+    (found,) = exam.thresholds()
+    where: tuple[tuple[str, float], ...] = found.place
+    (change,) = es.Screen(exam).verdict().shifts
     curve = exam.psychometric()
-    return [curve.threshold.value, curve.slope.low, curve.lapse.high]
+    numbers = [contrast_db, found.level, found.low, found.high, change.shift, change.low]
+    return [*numbers, len(where), curve.threshold.value, curve.slope.low, curve.lapse.high]
+
+
+def both_ears(ear: dict[int, int]) -> str:
+    """Whole numbers of Hz and dB, as people write audiograms down."""
+    listeners = {"right": es.Listener(ear, seed=1), "left": es.Listener(ear, seed=2)}
+    screen = es.Screen({"right": es.Audiogram(ear), "left": es.Audiogram(ear)}, ears="both")
+    tone = screen.ask()
+    screen.tell(tone, heard=listeners[tone.ear or "right"](tone))
+    return screen.verdict().left.decision
 
 
 def main() -> None:
@@ -52,6 +66,7 @@ def main() -> None:
     stored = json.dumps(exam.to_dict())
     again = es.Exam.from_dict(json.loads(stored))
     print(decision, len(rows), again.trials == exam.trials, other_axes())
+    print(both_ears({1000: 10, 2000: 15, 4000: 30}))
     ax = exam.plot()
     ax.set_title("right ear")
 

@@ -13,6 +13,7 @@ import pytest
 import segno
 from sqlalchemy import Connection, event
 
+from earshift.clinic import session as sessions
 from earshift.clinic.session import Session
 from earshift.days import today as local_today
 from earshift.store import Store
@@ -115,7 +116,7 @@ class Desk:
         return found
 
     def listening(self, person: str, **given: Any) -> tuple["Listener", dict[str, Any]]:
-        test = self.test(person, answered_by="listener", timing=FAST, **given)
+        test = self.test(person, answered_by="listener", **{"timing": FAST, **given})
         link = self.post(f"/visits/{test['visit']}/link", status=201)
         return Listener(self.client, link["url"].partition("#")[2]), test
 
@@ -136,6 +137,8 @@ class Listener:
         if body is None:
             answer = self.client.get(where, headers=headers)
         else:
+            if path == "/answer" and body["heard"]:  # as every page sends it
+                body = {"reaction_ms": 300.0, **body}
             answer = self.client.post(where, headers=headers, json=body)
         assert answer.status_code == status, answer.text
         return answer.json() if answer.content else None
@@ -1062,6 +1065,43 @@ def test_who_looked_at_whom_is_in_the_audit(desk: Desk, app_store: Store) -> Non
     assert ("bob", "view") in {(entry.author, entry.action) for entry in seen}
 
 
+@pytest.mark.parametrize("delete_trials", [False, True])
+def test_the_audit_names_people_until_they_are_erased(
+    desk: Desk, app_store: Store, delete_trials: bool
+) -> None:
+    person = desk.person()
+    code = desk.get(f"/people/{person}")["code"]
+    desk.reference(person)
+    test = desk.test(person)
+    answer_to_the_end(desk, test["exams"][0]["id"])
+    desk.post(f"/people/{person}/notes", {"text": "Wears muffs."}, 201)
+    device = desk.calibrated()
+    desk.checked(device)
+    desk.listening(person, device=device)
+    desk.person(code="another")
+    desk.headers = sign_in(desk.client, "ada")
+
+    def lines() -> list[dict[str, Any]]:
+        about = {"person": person, "limit": 500, "first": "2000-01-01"}
+        found: list[dict[str, Any]] = desk.get("/audit", params=about)["entries"]
+        return found
+
+    known = lines()
+    kinds = {one["subject"].partition(":")[0] for one in known}
+    assert {"people", "visits", "exams", "trials", "results", "notes", "keys"} <= kinds
+    assert {(one["person"]["id"], one["person"]["code"]) for one in known} == {(person, code)}
+    assert {one["test"]["id"] for one in known if one["subject"].startswith("trials:")} == {
+        test["exams"][0]["id"]
+    }
+    number = app_store.behind("people", person)
+    app_store.erase_person(number, author="ada", reason="other", delete_trials=delete_trials)
+    assert all(one["gone"] and one["person"] is None and one["test"] is None for one in lines())
+    everything = desk.get("/audit", params={"limit": 500})["entries"]
+    assert code not in str(everything)
+    assert {one["gone"] for one in everything if one["subject"].startswith("trials:")} == {True}
+    assert desk.get("/audit", params={"last": "2000-01-01"})["entries"] == []
+
+
 def test_practice_comes_first_unless_it_is_not_wanted(desk: Desk) -> None:
     person = desk.person()
     desk.reference(person)
@@ -1271,3 +1311,46 @@ def test_no_refusal_names_a_row_a_path_or_what_was_typed(desk: Desk) -> None:
         for secret in ("canary", "4711", "4712", "Secret", "/tmp", "upload", "earshift ", "--"):
             assert secret not in text, text
         assert not any(f"{kind} {n}" in text for kind in ("exam", "person") for n in range(1, 9))
+
+
+def test_a_listener_who_stops_very_often_waits_for_the_examiner(
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sessions, "MOST_BREAKS", 3)
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    listener, test = desk.listening(person, device=device)
+    for _ in range(20):
+        play = listener.ready()
+        if play["state"] != "play":
+            break
+        trial = play["presentation"]["trial"]
+        listener.call("/stop", {"trial": trial, "reason": "hidden"})
+        listener.call("/stop", {"trial": None, "reason": "hidden"})
+    assert play["state"] != "play"
+    exam = test["exams"][0]["id"]
+    assert desk.get(f"/exams/{exam}")["held"] == sessions.RESTLESS
+    desk.post(f"/exams/{exam}/resume")
+    assert listener.ready()["state"] == "play"
+
+
+def test_nobody_answers_before_the_tone_could_be_heard(
+    desk: Desk,
+    app_store: Store,
+) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    heard_from = {**FAST, "window_opens_ms": 100, "window_closes_ms": 500}
+    listener, test = desk.listening(person, device=device, timing=heard_from)
+    trial = listener.ready()["presentation"]["trial"]
+    early = {"trial": trial, "heard": True, "reaction_ms": 12.0}
+    assert "within" in listener.call("/answer", early, 422)["detail"]
+    exam_id = app_store.behind("exams", test["exams"][0]["id"])
+    assert app_store.trials(exam_id) == ()
+    listener.call("/answer", {**early, "reaction_ms": 340.0})
+    assert len(app_store.trials(exam_id)) == 1

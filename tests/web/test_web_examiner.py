@@ -7,10 +7,21 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Error, Page, Route, ViewportSize, expect
+from playwright.sync_api import (
+    Browser,
+    ConsoleMessage,
+    Error,
+    FloatRect,
+    Locator,
+    Page,
+    Route,
+    ViewportSize,
+    expect,
+)
 
 from earshift.store.accounts import sha256
 from earshift.web import Settings, create_app
+from earshift.web.pages import ADMIN_PAGES, EXAMINER_PAGES
 from support.browser import served
 from support.clinic_day import BROWSER, LONG_NAME, REFERENCE, Clinic, ear
 from support.house import QUICK, become_device
@@ -63,12 +74,14 @@ def past(clinic: Clinic) -> dict[str, str]:
         "programme": "/programme",
         "settings": "/settings",
         "device": f"/devices/{device}",
+        "daily check": f"/devices/{device}/check",
         "import": "/import",
         "booths": "/booths",
         "try": "/try",
         "about": "/about",
         "docs": "/api/docs",
         "users": "/users",
+        "account": "/account",
         "audit": "/audit",
         "nowhere": "/nowhere",
     }
@@ -110,6 +123,7 @@ def sign_in(page: Page, address: str, name: str) -> None:
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
     expect(page).to_have_url(f"{address}/")
+    page.wait_for_load_state("networkidle")  # a form does nothing before its script is there
 
 
 def settled(page: Page, address: str) -> None:
@@ -191,7 +205,9 @@ def test_a_working_day_by_keyboard_alone(page: Page, address: str) -> None:
 
     page.goto(f"{person}/test")
     expect(page.locator("#references")).to_contain_text("Left ear: no usable reference yet")
-    keyboard.press("[name=ears][value=left]", "Space")
+    keyboard.press("[name=ears]", "ArrowDown")  # one after the other
+    keyboard.press("[name=ears]", "ArrowDown")
+    expect(page.locator("[name=ears][value=right]")).to_be_checked()
     keyboard.press("#practice", "Space")
     expect(page.locator("#practice")).not_to_be_checked()
     keyboard.press("#plan [type=submit]")
@@ -297,7 +313,7 @@ def test_who_was_here_before_hears_a_tone_after_two_clicks(
     expect(page.locator("#as-last")).to_be_visible()
     expect(page.get_by_label("Rule for change")).to_have_value("niosh-15")
     expect(page.get_by_label("Device", exact=True)).to_have_value(booth)
-    expect(page.locator("#warnings")).to_contain_text("even one of 20 dB")
+    expect(page.locator("#device-warnings")).to_contain_text("even one of 20 dB")
     page.get_by_role("button", name="Start").click()
     expect(page.locator(".tone")).to_contain_text("Hz")
     # The next form on this workstation is filled in the same way, also for somebody new.
@@ -376,8 +392,9 @@ def test_the_listeners_link_is_made_shown_once_and_ended(
     sign_in(page, address, "bob")
     settled(page, f"{address}/people/{person}/test")
     page.get_by_label("Full exam").check()
+    page.get_by_label("One ear after the other").check()  # without calibration
     page.get_by_label("Device").select_option(device)
-    expect(page.locator("#warnings")).to_contain_text("relative")
+    expect(page.locator("#device-warnings")).to_contain_text("relative")
     page.get_by_label("The listener, on").check()
     page.get_by_label("Self-test").check()
     page.get_by_label("calibration has expired").check()
@@ -428,6 +445,7 @@ def test_a_device_is_calibrated_checked_and_blocked(page: Page, address: str) ->
     page.get_by_role("button", name="Save calibration").click()
     expect(page.locator("#message")).to_contain_text("Calibration saved")
     expect(page.locator("#state")).to_contain_text("calibrated")
+    page.get_by_text("Enter a check done elsewhere").click()
     page.get_by_label("Who listened").fill("bob")
     for cell in page.locator("#deviations input").all():
         cell.fill("0")
@@ -717,6 +735,8 @@ def test_a_roster_is_looked_at_before_it_changes_anything(
     expect(outcome).to_contain_text("New: 1. Changed: 1. The same: 0. Rejected rows: 0.")
     expect(outcome).to_contain_text("Press shop")
     expect(outcome.get_by_role("table", name="Stored, but not in the file")).to_be_visible()
+    page.set_viewport_size(PHONE)
+    look_at_everything(page)
     assert clinic.get(f"/api/people/{known}")["department"] is None
     # Somebody else changes the same person meanwhile: what was shown is no longer what would be.
     clinic.post(f"/api/people/{known}/correct", {"job": "fitter", "reason": "test"})
@@ -856,17 +876,39 @@ def test_messages_move_nothing(page: Page, address: str, past: dict[str, str]) -
 
 
 def test_the_audit_reads_newest_first_in_words(page: Page, address: str, clinic: Clinic) -> None:
-    person = clinic.person("Audited", "audit-1")
+    person = clinic.person("Audited", "audit-1", references=("right", "left"))
     clinic.get(f"/api/people/{person}")
+    booths = [clinic.begin(person, ears=[side])["exams"][0]["id"] for side in ("right", "left")]
+    for _ in range(3):  # two booths at once
+        for exam in booths:
+            clinic.answer(exam, ear(REFERENCE), most=1)
     sign_in(page, address, "ada")
     page.goto(f"{address}/audit")
     entries = page.locator("#entries tbody tr")
+    newest = entries.locator("td:nth-of-type(2)")
     expect(entries.first).to_contain_text("ada")  # who has just signed in
-    page.get_by_role("textbox", name="Who").fill("bob")
-    page.get_by_role("combobox", name="About").select_option("person")
+    expect(newest.filter(has_text="signed in").first).to_have_text("signed in with a new browser")
+    expect(page.locator("#entries")).not_to_contain_text(re.compile(r"(test|answer|user) \d"))
+    page.get_by_role("textbox", name="Who", exact=True).fill("bob")
+    page.get_by_role("textbox", name="Person").fill("audit-1")
     page.get_by_role("button", name="Show", exact=True).click()
-    expect(entries.first).to_contain_text("looked at person")
+    expect(newest.filter(has_text="answers")).to_have_text(
+        [
+            "added 3 answers in the screen of the left ear of person audit-1",
+            "added 3 answers in the screen of the right ear of person audit-1",
+        ]
+    )
+    expect(newest.filter(has_text="looked at person audit-1")).to_have_count(1)
     expect(page.locator("#entries")).not_to_contain_text("ada")
+    said = newest.filter(has_text="3 answers in the screen of the left ear")
+    expect(said.get_by_role("link").first).to_have_attribute("href", f"/exams/{booths[1]}")
+    expect(said.get_by_role("link").last).to_have_attribute("href", f"/people/{person}")
+    page.get_by_label("To", exact=True).fill("2001-12-31")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("#entries")).to_have_text("No entries.")
+    page.get_by_role("textbox", name="Person").fill("nobody has this")
+    page.get_by_role("button", name="Show", exact=True).click()
+    expect(page.locator("#person-found")).to_have_text("Nobody here has this code or name.")
 
 
 def test_users_are_added_and_changed(page: Page, address: str) -> None:
@@ -880,6 +922,7 @@ def test_users_are_added_and_changed(page: Page, address: str) -> None:
     page.locator("#change").get_by_label("Reason").fill("left the clinic")
     page.get_by_role("button", name="Save changes").click()
     expect(page.locator("#list tr", has_text="cleo")).to_contain_text("disabled")
+    page.goto(f"{address}/account")
     page.get_by_label("Purpose").fill("export")
     page.get_by_role("button", name="Create token").click()
     expect(page.locator("#tokens code")).not_to_be_empty()
@@ -898,20 +941,53 @@ def test_a_hidden_page_asks_for_nothing(page: Page, address: str, past: dict[str
     assert asked == []
 
 
+def test_a_test_that_ends_while_it_is_looked_at_is_shown_whole(
+    page: Page, address: str, past: dict[str, str]
+) -> None:
+    """Its verdict was asked for before the end, and what can be done next after it."""
+    asked = 0
+
+    def before_the_end(route: Route) -> None:
+        nonlocal asked
+        asked += 1
+        told = route.fetch()
+        route.fulfill(response=told, json={**told.json(), "state": "open"})
+
+    sign_in(page, address, "bob")
+    page.route("**/live", before_the_end, times=1)
+    page.goto(address + past["decided"])
+    expect(page.get_by_role("button", name="Continue to a full exam")).to_be_visible()
+    assert page.locator("#verdict .badge.open").count() == 0
+    expect(page.locator("#verdict .badge")).to_contain_text("Changed")
+    assert asked == 1
+
+
 # How the pages look
 
 
 PAGES = [
-    "login", "today", "person", "new person", "begin", "decided", "under way", "devices", "device",
-    "worklist", "programme", "settings", "import", "try", "about", "docs", "users", "audit",
-    "nowhere",
+    "login", "today", "person", "new person", "begin", "decided", "under way", "review", "rooms",
+    "devices", "device", "daily check", "worklist", "programme", "settings", "import", "booths",
+    "try", "about", "docs", "users", "audit", "account", "nowhere",
 ]  # fmt: skip
 
 
+def test_every_page_is_looked_at(past: dict[str, str]) -> None:
+    """A page that is added to the app is added to what is looked at here."""
+    assert set(PAGES) == set(past)
+    looked_at = {address.rstrip("/") for address in past.values()}
+    for path in (*EXAMINER_PAGES, *ADMIN_PAGES):
+        pattern = re.escape(path.rstrip("/")).replace(r"\{handle\}", "[^/]+")
+        assert any(re.fullmatch(pattern, one) for one in looked_at), path
+
+
 def look_at_everything(page: Page) -> None:
-    """Nothing serious for axe, and nothing wider than the screen."""
-    too_wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-    assert page.evaluate(too_wide) <= 0
+    """Nothing serious for axe, and nothing wider than the screen: who scrolls a table sideways
+    does not know what is there."""
+    too_wide = """[document.documentElement, ...document.querySelectorAll(".scroll")]
+      .filter((box) => box.checkVisibility() && box.scrollWidth > box.clientWidth)
+      .map((box) => box.innerText.slice(0, 80))"""
+    assert page.evaluate(too_wide) == []
     found = Axe().run(page).response["violations"]
     serious = [one for one in found if one["impact"] in ("serious", "critical")]
     assert not serious, [(one["id"], one["nodes"][0]["html"]) for one in serious]
@@ -955,6 +1031,26 @@ def reading(hz: float, level: float, censored: str | None = None) -> dict[str, o
 
 def trial(kind: str, level: float | None, *, heard: bool, void: bool = False) -> dict[str, object]:
     return {"kind": kind, "frequency_hz": 1000, "level": level, "heard": heard, "void": void}
+
+
+def test_tones_given_again_are_counted_at_their_own_frequency(
+    signed_in: Page, address: str
+) -> None:
+    signed_in.goto(f"{address}/login")
+    answers = [trial("tone", 15, heard=heard) for heard in (False, False, False, True, False)]
+    draw(signed_in, {"ear": "right", "unit": "dB HL", "trials": answers})
+    marks = signed_in.locator("main .picture .tone")
+    expect(marks).to_have_count(2)
+    left, right = sorted(map(place_of, marks.all()), key=lambda box: box["x"])
+    assert 0 < right["x"] - left["x"] < left["width"]  # both answers can be seen, at one frequency
+    expect(signed_in.locator("main .picture .times")).to_have_text("×4")
+    expect(signed_in.locator("main .legend")).to_contain_text("given that often")
+
+
+def place_of(mark: Locator) -> FloatRect:
+    box = mark.bounding_box()
+    assert box is not None
+    return box
 
 
 def test_an_audiogram_keeps_the_conventions(signed_in: Page, address: str) -> None:

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
-from test_web_clinic import HEARING, ZONE, Desk, answer_to_the_end
+from sqlalchemy import Engine, event
+from test_web_clinic import HEARING, ZONE, Desk, Listener, answer_to_the_end
 
+from earshift.devices.sound import Timing
 from earshift.store import Store, checks
+from earshift.store.chain import CHAIN_LOCK
+from earshift.store.database import WAIT_SECONDS
 from earshift.web.settings import Settings
-from support.databases import PostgresqlServer
+from support.databases import PostgresqlServer, raw
 from support.web import TestClient, client_of, with_users
 
 
@@ -78,11 +81,64 @@ def test_practice_ends_after_the_clock_was_put_back(
     assert "volume" in play["problem"]
 
 
+def test_nobody_answers_faster_than_tones_are_played(desk: Desk, app_store: Store) -> None:
+    person = desk.person()
+    desk.reference(person)
+    device = desk.calibrated()
+    desk.checked(device)
+    usual = Timing().to_dict()
+    listener, test = desk.listening(person, device=device, timing=usual)
+    exam_id = app_store.behind("exams", test["exams"][0]["id"])
+    asked = listener.ready()["presentation"]
+    for heard in (True, False):
+        said = listener.call("/answer", {"trial": asked["trial"], "heard": heard}, 422)
+        assert "before it can have been played" in said["detail"]
+    unmeasured = {"trial": asked["trial"], "heard": True, "reaction_ms": None}
+    assert "how long" in listener.call("/answer", unmeasured, 422)["detail"]
+    assert app_store.trials(exam_id) == ()
+    assert listener.call()["presentation"] == asked  # which takes nothing off the time
+    time.sleep((asked["gap_ms"] + usual["window_opens_ms"]) / 1000)
+    following = listener.call("/answer", {"trial": asked["trial"], "heard": True})["presentation"]
+    assert len(app_store.trials(exam_id)) == 1
+    listener.call("/answer", {"trial": following["trial"], "heard": True}, 422)
+    assert len(app_store.trials(exam_id)) == 1
+
+
+def test_a_server_that_was_started_again_judges_no_time(
+    desk: Desk, database: str, app_store: Store
+) -> None:
+    device = desk.device()
+    listener, test = desk.listening(
+        desk.person(), kind="exam", device=device, mode="self", timing=Timing().to_dict()
+    )
+    trial = listener.ready()["presentation"]["trial"]
+    with client_of(Settings(db=database, zone=ZONE)) as other:  # or another worker
+        elsewhere = Listener(other, listener.token)
+        elsewhere.call("/answer", {"trial": trial, "heard": True})
+    assert len(app_store.trials(app_store.behind("exams", test["exams"][0]["id"]))) == 1
+
+
 def test_a_frequency_given_twice_is_refused(desk: Desk) -> None:
     person = desk.person()
     body = {"ear": "right", "thresholds": {**HEARING, "1000.0": 60}}
     said = desk.post(f"/people/{person}/audiograms", body, 422)
     assert said["detail"] == "thresholds is not valid"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        '{"ear": "right", "thresholds": {"1000": 10, "1000": 60}}',
+        '{"ear": "right", "ear": "left", "thresholds": {"1000": 10}}',
+    ],
+)
+def test_a_body_that_says_something_twice_is_refused(desk: Desk, content: str) -> None:
+    path, headers = f"/api/people/{desk.person()}/audiograms", desk.headers
+    for kind in ("application/json", "application/json; charset=utf-8", ""):
+        typed = {**headers, "Content-Type": kind}
+        answer = desk.client.post(path, headers=typed, content=content)
+        assert answer.status_code == 422, answer.text
+    assert "appears twice" in desk.client.post(path, headers=headers, content=content).text
 
 
 def test_the_same_typed_audiogram_is_refused(desk: Desk) -> None:
@@ -93,7 +149,68 @@ def test_the_same_typed_audiogram_is_refused(desk: Desk) -> None:
     assert "is stored already" in str(said)
 
 
+def test_names_that_a_preview_or_a_check_shows_are_in_the_audit(
+    desk: Desk, app_store: Store
+) -> None:
+    desk.person(name="Ada")
+    device = desk.calibrated()
+    desk.checked(device)
+    desk.get(f"/devices/{device}/checks")
+    desk.post("/imports/roster?preview=true", content=b"code,name\n1,Grace\n")
+    looks = [
+        (one.author, one.action, one.subject, one.details.get("what"))
+        for one in app_store.audit(limit=1000)
+        if "what" in one.details
+    ]
+    assert looks == [
+        ("bob", "view", f"devices:{app_store.behind('devices', device)}", "daily checks"),
+        ("bob", "list", "people", "roster"),
+    ]
+
+
 # Trouble with the database
+
+
+@pytest.mark.parametrize("trouble", ["locked", "read-only"])
+def test_a_session_that_cannot_be_renewed_still_reads(
+    desk: Desk, database: str, monkeypatch: pytest.MonkeyPatch, trouble: str
+) -> None:
+    state = state_of(desk.client)
+    monkeypatch.setattr(state.accounts, "_clock", lambda: checks.now() + timedelta(minutes=6))
+    with raw(database) as other:
+        if trouble == "read-only":
+            _make_read_only(state.store.engine)
+        elif "://" in database:  # as a program that is about to commit
+            other.execute("BEGIN")
+            other.execute(f"SELECT pg_advisory_xact_lock({CHAIN_LOCK})")
+        else:
+            other.execute("BEGIN IMMEDIATE")
+        cookie = dict(desk.client.cookies)
+        began = time.monotonic()
+        for path in ("/me", "/rules", "/retspl"):
+            desk.get(path)
+        assert time.monotonic() - began < WAIT_SECONDS / 2  # nobody waited for the other program
+        assert dict(desk.client.cookies) == cookie
+        if trouble == "locked":
+            other.execute("ROLLBACK")
+    if trouble == "locked":  # and afterwards all is as ever
+        desk.get("/me")
+        assert dict(desk.client.cookies) != cookie
+        desk.person()
+
+
+def _make_read_only(engine: Engine) -> None:
+    """As a file that became read-only, or a server that became a standby."""
+
+    def closed(dbapi: Any, _record: Any) -> None:
+        if engine.dialect.name == "sqlite":
+            dbapi.execute("PRAGMA query_only = ON")
+        else:
+            dbapi.execute("SET default_transaction_read_only = on")
+            dbapi.commit()
+
+    event.listen(engine, "connect", closed)
+    engine.dispose()
 
 
 def test_a_full_disk_is_said_and_nothing_is_stored(tmp_path: Path) -> None:
@@ -120,6 +237,8 @@ def test_a_full_disk_is_said_and_nothing_is_stored(tmp_path: Path) -> None:
                 break
         assert answer.status_code == 503
         assert "disk is full" in answer.json()["detail"]
+        state_of(client).accounts._clock = lambda: checks.now() + timedelta(minutes=6)
+        desk.get("/me")  # a session that cannot be renewed still reads
         assert client.get("/api/health").status_code == 200
 
 
@@ -133,13 +252,7 @@ def test_a_database_that_cannot_be_written_to_is_said(tmp_path: Path) -> None:
     with_users(str(file))
     with client_of(Settings(db=str(file), zone=ZONE)) as client:
         desk = Desk(client)
-        engine = state_of(client).store.engine
-
-        def closed(dbapi: Any, _record: Any) -> None:
-            dbapi.execute("PRAGMA query_only = ON")  # as a file that became read-only
-
-        event.listen(engine, "connect", closed)
-        engine.dispose()
+        _make_read_only(state_of(client).store.engine)
         said = desk.post("/people", {"code": "1"}, 503)
         assert said["detail"].startswith("the database cannot be written to")
 

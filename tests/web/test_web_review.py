@@ -46,7 +46,8 @@ def shifted(desk: Desk, code: str) -> dict[str, Any]:
 
 def signature(desk: Desk, visit: str, **changes: Any) -> dict[str, Any]:
     shown = desk.get(f"/visits/{visit}/review")
-    return {"name": "Dr Rea", "meaning": "approved", "seen": shown["seen"], **changes}
+    signed = {"name": "Dr Rea", "meaning": "approved", "seen": shown["seen"]}
+    return {**signed, "password": PASSWORD, **changes}
 
 
 def test_a_visit_is_reviewed_signed_and_followed_up(desk: Desk) -> None:
@@ -164,6 +165,24 @@ def enter(page: Page, address: str, name: str) -> None:
     page.wait_for_url(f"{address}/")
 
 
+def confirm(page: Page) -> None:
+    """Every signature asks for the password."""
+    page.get_by_label("Your password").fill(PASSWORD)
+    page.get_by_role("button", name="Continue").click()
+
+
+def test_nobody_signs_without_the_password_of_the_account(desk: Desk) -> None:
+    become(desk, "bob")
+    exam = shifted(desk, "S9")
+    become(desk, "rea")
+    for wrong in ("", "wrong wrong wrong"):
+        sent = signature(desk, exam["visit"], password=wrong)
+        assert desk.post(f"/visits/{exam['visit']}/sign", sent, 403)["code"] == "wrong-password"
+    assert desk.get(f"/visits/{exam['visit']}/review")["signatures"] == []
+    right = signature(desk, exam["visit"])
+    assert len(desk.post(f"/visits/{exam['visit']}/sign", right, 201)["signatures"]) == 1
+
+
 def test_a_reviewer_goes_from_the_worklist_to_the_letter(
     page: Page, address: str, desk: Desk, tmp_path: Path
 ) -> None:
@@ -185,9 +204,11 @@ def test_a_reviewer_goes_from_the_worklist_to_the_letter(
     expect(other.get_by_text("The answer is saved.")).to_be_visible()
     other.close()
     page.get_by_role("button", name="Sign", exact=True).click()
+    confirm(page)
     expect(page.locator("#problem")).to_contain_text("has changed since it was read")
     expect(page.get_by_text("related to work, says Dr Rea Wolf")).to_be_visible()
     page.get_by_role("button", name="Sign", exact=True).click()
+    confirm(page)
     expect(page.locator("#message")).to_contain_text("The visit is signed.")
     expect(page.locator("#signatures")).to_contain_text("Dr Rea Wolf, reviewed")
     with page.expect_download() as waiting:

@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pyotp
 import pytest
 import requests
 import schemathesis
@@ -30,7 +31,7 @@ from test_web_security import (
     USERS,
 )
 
-from earshift.store.accounts import csrf_token
+from earshift.store.accounts import csrf_token, offer_factor
 from earshift.web.settings import Settings
 from support.web import ORIGIN, PASSWORD, TestClient, client_of, with_users
 
@@ -64,6 +65,7 @@ class World:
         self.app: Any = client.app
         self._numbers = count(1)
         self._sessions: dict[str, dict[str, str]] = {}
+        self.owner: dict[str, str] = {}
         self._headers = self.session("bob")
         self.person = self.new_person()
         self.device = self.post("devices", name="tablet", fingerprint=FINGERPRINT)["id"]
@@ -193,7 +195,8 @@ class World:
 
     def signature(self, visit: str) -> dict[str, Any]:
         """What somebody sends who has just read the visit."""
-        return {"name": "Dr R", "meaning": "reviewed", "seen": self.review(visit)["seen"]}
+        seen = self.review(visit)["seen"]
+        return {"name": "Dr R", "meaning": "reviewed", "seen": seen, "password": PASSWORD}
 
     def review(self, visit: str) -> dict[str, Any]:
         told = self.request("GET", f"/api/visits/{visit}/review", {}, None, self._headers)
@@ -204,6 +207,29 @@ class World:
         name = f"user{self.number()}"
         self.app.state.accounts.add_user(name, PASSWORD, role="examiner", author="test")
         return name
+
+    def new_owner(self, like: str) -> str:
+        """A new account with the role of this user: the next call about one is theirs."""
+        accounts, name = self.app.state.accounts, f"own{self.number()}"
+        role = accounts.user(like).role
+        accounts.add_user(name, PASSWORD, role=role, author="test", temporary=False)
+        self.owner = self.signed_in(name)
+        return name
+
+    def offered(self, like: str) -> dict[str, str]:
+        """What sets up the second factor of a new account."""
+        user = self.app.state.accounts.user(self.new_owner(like))
+        offer = offer_factor(user, self.owner["Cookie"].partition("=")[2])
+        code = pyotp.TOTP(offer.secret).now()
+        return {"secret": offer.secret, "proof": offer.proof, "code": code}
+
+    def enrolled(self, like: str) -> str:
+        """A new account that has a second factor."""
+        accounts, offered = self.app.state.accounts, self.offered(like)
+        secret = self.owner["Cookie"].partition("=")[2]
+        key = accounts.session(secret)
+        accounts.take_factor(key, secret, **offered)
+        return str(key.user.name)
 
     def new_token(self, user: str) -> str:
         made, _ = self.app.state.accounts.make_token(user, name="test", days=1, author="test")
@@ -230,6 +256,24 @@ def _closed(world: World, _: str) -> Right:
     return Right({"exam": exam}, json={"reason": "test"})
 
 
+def _to_know(world: World, _: str) -> Right:
+    code = f"K{world.number()}"
+    person = world.post("people", code=code)["id"]
+    for ear in ("right", "left"):
+        world.post(f"people/{person}/audiograms", ear=ear, thresholds=THRESHOLDS)
+    device = world.post("devices", name="booth")["id"]
+    return Right({"device": device}, json={"listener": "test", "person": code})
+
+
+def _walked(world: World, _: str) -> Right:
+    """A guided daily check with all of its answers."""
+    device = world.post("devices", name="booth")["id"]
+    asked: dict[str, Any] = {"listener": "test", "anew": True, "heard": []}
+    while not (step := world.post(f"devices/{device}/checks/guided", **asked))["over"]:
+        asked["heard"].append(step["play"]["presentation"]["level"] >= 20)
+    return Right({"device": device}, json={**asked, "conditions": step["conditions"]})
+
+
 def _merged(world: World, _: str) -> Right:
     person, other = world.new_person(), world.new_person()
     world.post(f"people/{person}/merge", other=other, reason="test")
@@ -243,6 +287,24 @@ def _reported(world: World, _: str) -> Right:
 def _to_sign(world: World, _: str) -> Right:
     visit = world.shifted()["visit"]
     return Right({"visit_id": visit}, json=world.signature(visit))
+
+
+def _own(**body: str) -> Callable[[World, str], Right]:
+    def prepared(world: World, user: str) -> Right:
+        world.new_owner(user)
+        return Right(json=body or None)
+
+    return prepared
+
+
+def _own_session(world: World, user: str) -> Right:
+    name = world.new_owner(user)
+    return Right({"id": world.app.state.accounts.sessions(name)[0].public_id})
+
+
+def _own_factor(world: World, user: str) -> Right:
+    world.enrolled(user)
+    return Right()
 
 
 def _followed(world: World, _: str) -> Right:
@@ -264,6 +326,22 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/users/{name}/state": lambda w, _: Right(
         {"name": w.new_user()}, json={"reason": "test", "state": "disabled"}
     ),
+    "GET /api/account": _own(),
+    "POST /api/account/confirm": _own(password=PASSWORD),
+    "POST /api/account/password": _own(password=PASSWORD, new_password=f"{PASSWORD} two"),
+    "POST /api/account/second-factor/offer": _own(),
+    "POST /api/account/second-factor": lambda w, user: Right(json=w.offered(user)),
+    "DELETE /api/account/second-factor": _own_factor,
+    "GET /api/account/sessions": _own(),
+    "DELETE /api/account/sessions/{id}": _own_session,
+    "GET /api/users/{name}/sessions": lambda w, _: Right({"name": "bob"}),
+    "POST /api/users/{name}/sessions/end": lambda w, _: Right(
+        {"name": w.new_user()}, json={"reason": "test"}
+    ),
+    "POST /api/users/{name}/second-factor/reset": lambda w, _: Right(
+        {"name": w.enrolled("bob")}, json={"reason": "test"}
+    ),
+    "POST /api/users/{name}/pass": lambda w, _: Right({"name": w.new_user()}),
     "POST /api/tokens": lambda w, _: Right(json={"name": "test"}),
     "DELETE /api/tokens/{id}": lambda w, user: Right({"id": w.new_token(user)}),
     "POST /api/people/search": lambda w, _: Right(json={"text": "P1"}),
@@ -329,6 +407,13 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
         {"device": w.post("devices", name="booth")["id"]},
         json={"listener": "test", "deviations_db": {"right": {"1000": 0}, "left": {"1000": 5}}},
     ),
+    "GET /api/devices/{device}/checks": lambda w, _: Right({"device": w.device}),
+    "GET /api/devices/{device}/range": lambda w, _: Right({"device": w.device}),
+    "POST /api/devices/{device}/checks/listeners": _to_know,
+    "POST /api/devices/{device}/checks/guided": lambda w, _: Right(
+        {"device": w.device}, json={"listener": "test", "heard": []}
+    ),
+    "POST /api/devices/{device}/checks/guided/save": _walked,
     "GET /api/exams/{exam}": _screened,
     "GET /api/exams/{exam}/live": _screened,
     "POST /api/exams/{exam}/answer": lambda w, _: Right(
@@ -358,7 +443,9 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "GET /api/visits/{visit_id}/report.pdf": _reported,
     "POST /api/try": lambda w, _: Right(json={"tones": 1}),
     "POST /api/listen/ready": lambda w, _: Right(json={"fingerprint": FINGERPRINT}),
-    "POST /api/listen/answer": lambda w, _: Right(json={"trial": 1, "heard": True}),
+    "POST /api/listen/answer": lambda w, _: Right(
+        json={"trial": 1, "heard": True, "reaction_ms": 300}
+    ),
     "POST /api/listen/press": lambda w, _: Right(json={"trial": 1, "after_onset_ms": 10}),
     "POST /api/listen/stop": lambda w, _: Right(json={"trial": 1, "reason": "panic"}),
 }
@@ -411,7 +498,11 @@ def test_no_route_fails_and_whoever_may_call_it_can(
 def _credentials(world: World, role: str, route: str) -> dict[str, str]:
     if role in USERS:
         name = NAMES[role]
-        return world.signed_in(name) if route.endswith("/logout") else world.session(name)
+        if "/api/account" in route and world.owner:
+            return world.owner
+        # Some calls want a password that was typed within the last minutes, one ends the session.
+        anew = any(part in route for part in ("/logout", "/users", "/tokens"))
+        return world.signed_in(name) if anew else world.session(name)
     if role == LISTENER:
         ready = route.rpartition("/")[2] in ("answer", "press", "stop")
         link = world.listened(ready=ready)[1] if "/listen" in route else world.link

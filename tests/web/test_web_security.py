@@ -536,6 +536,19 @@ CALLERS = {
     "GET /api/users": {ADMIN},
     "POST /api/users": {ADMIN},
     "POST /api/users/{name}/state": {ADMIN},
+    "GET /api/account": USERS,
+    "POST /api/account/confirm": USERS,
+    "POST /api/account/password": USERS,
+    "POST /api/account/second-factor/offer": USERS,
+    "POST /api/account/second-factor": USERS,
+    "DELETE /api/account/second-factor": USERS,
+    "GET /api/account/sessions": USERS,
+    "DELETE /api/account/sessions/{id}": USERS,
+    "GET /api/users/{name}/sessions": {ADMIN},
+    "POST /api/users/{name}/sessions/end": {ADMIN},
+    "POST /api/users/{name}/second-factor/reset": {ADMIN},
+    "POST /api/users/{name}/pass": {ADMIN},
+    "GET /account": USERS,
     "GET /api/audit": {ADMIN},
     "POST /api/people/search": USERS,
     "POST /api/people": USERS,
@@ -580,6 +593,11 @@ CALLERS = {
     "GET /api/devices/{device}": USERS,
     "POST /api/devices/{device}/calibrations": USERS,
     "POST /api/devices/{device}/checks": USERS,
+    "GET /api/devices/{device}/checks": USERS,
+    "GET /api/devices/{device}/range": USERS,
+    "POST /api/devices/{device}/checks/listeners": USERS,
+    "POST /api/devices/{device}/checks/guided": USERS,
+    "POST /api/devices/{device}/checks/guided/save": USERS,
     "GET /api/retspl": USERS,
     "GET /api/exams/{exam}": USERS,
     "GET /api/exams/{exam}/live": USERS,
@@ -612,6 +630,7 @@ CALLERS = {
     "GET /programme": USERS,
     "GET /settings": USERS,
     "GET /devices/{handle}": USERS,
+    "GET /devices/{handle}/check": USERS,
     "GET /import": USERS,
     "GET /booths": USERS,
     "GET /try": USERS,
@@ -711,16 +730,16 @@ def test_an_admin_looks_after_users(tmp_path: Path) -> None:
     with_users(db)
     with client_of(Settings(db=db)) as client:
         headers = sign_in(client, "ada")
-        new = {"name": "Zoë", "role": "examiner", "password": PASSWORD}
+        new = {"name": "Zoe", "role": "examiner", "password": PASSWORD}
         assert client.post("/api/users", json=new, headers=headers).status_code == 201
         assert client.post("/api/users", json=new, headers=headers).status_code == 409
         off = {"state": "disabled", "reason": "left"}
-        assert client.post("/api/users/zoë/state", json=off, headers=headers).status_code == 200
+        assert client.post("/api/users/zoe/state", json=off, headers=headers).status_code == 200
         last = client.post("/api/users/ada/state", json=off, headers=headers)
         assert last.status_code == 409
         assert "last active admin" in last.json()["detail"]
         names = {each["name"]: each["state"] for each in client.get("/api/users").json()}
-        assert names == {"ada": "active", "bob": "active", "rea": "active", "zoë": "disabled"}
+        assert names == {"ada": "active", "bob": "active", "rea": "active", "zoe": "disabled"}
         short = {"password": "short", "reason": "x"}
         told = client.post("/api/users/bob/state", json=short, headers=headers)
         assert told.status_code == 409
