@@ -1,22 +1,26 @@
 """Pictures of the examiner's pages, from the real app with a made-up clinic.
 
     python docs/screenshots_examiner.py docs/images
+    python docs/screenshots_examiner.py --every-page build/pages
 
-Everybody in the pictures is invented, and the answers are a simple rule's. The tests' own helpers
-start the app and the browser, so what is shown is what is tested.
+The second takes every page, light and dark, to be looked at. Everybody in the pictures is invented,
+and the answers are a simple rule's. The tests' own helpers start the app and the browser, so what
+is shown is what is tested.
 """
 
 import io
+import itertools
 import sys
 import tempfile
 from collections.abc import Callable
 from datetime import date, timedelta
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from earshift.web import Settings, create_app
 from support.browser import launch, served
@@ -24,6 +28,11 @@ from support.clinic_day import BROWSER, EXTERNAL, REFERENCE, Clinic, ear
 from support.web import PASSWORD, with_users
 
 SIZES = {"desktop": {"width": 1280, "height": 860}, "phone": {"width": 390, "height": 844}}
+IN_THE_DOCS = ("today", "person", "begin", "desk", "verdict", "device", "try")
+PLAIN_PAGES = (
+    *("/worklist", "/programme", "/settings", "/devices", "/rooms", "/booths", "/account"),
+    *("/import", "/about", "/users", "/audit"),
+)
 WORSE_EVERY_YEAR = (0, 3, 5, 9, 14)  # dB, of somebody whose hearing has been followed for years
 
 
@@ -56,6 +65,18 @@ def furnish(clinic: Clinic) -> dict[str, str]:
     note = "Press shop since 2019, wears muffs. Says the television has become too soft."
     clinic.post(f"/api/people/{followed}/notes", {"text": note})
 
+    both = clinic.person("Cora Both", "4715", references=("right", "left"))
+    sitting = clinic.begin(both, ears=["both"], device=booth)["exams"][0]["id"]
+    clinic.answer(sitting, {"right": ear(REFERENCE, 35), "left": ear(REFERENCE)})
+    notched = clinic.person("Nils Notch", "4716")
+    notch = clinic.begin(notched, rule=None, notch=True, device=booth)["exams"][0]["id"]
+    clinic.answer(notch, ear(REFERENCE, 30))
+    full = clinic.begin(notched, kind="exam", rule=None, ears=["left"], device=booth)
+    clinic.answer(full["exams"][0]["id"], ear(REFERENCE))
+    noise = {"room": "Room 2", "instrument": "Meter 7", "measured_on": str(today)}
+    levels = {"500": 20, "1000": 22, "2000": 25, "4000": 30, "8000": 31}
+    clinic.post("/api/rooms/noise", {**noise, "device": booth, "levels": levels})
+
     for name, code in (("Grace Hall", "4712"), ("Ben Ng", "4713"), ("Zoë Müller-Ōta", "4714")):
         person = clinic.person(name, code, references=("right", "left"))
         if name != "Grace Hall":
@@ -69,6 +90,13 @@ def furnish(clinic: Clinic) -> dict[str, str]:
         "verdict": f"/exams/{right}",
         "device": f"/devices/{tablet}",
         "try": "/try",
+        "both ears": f"/exams/{sitting}",
+        "notch": f"/exams/{notch}",
+        "full exam": f"/exams/{full['exams'][0]['id']}",
+        "review": f"/visits/{visit['visit']}/review",
+        "nobody yet": f"/people/{clinic.person(None, '4717')}",
+        "daily check": f"/devices/{tablet}/check",
+        **{path.strip("/"): path for path in PLAIN_PAGES},
     }
 
 
@@ -84,10 +112,10 @@ def prepare_exam(page: Page) -> None:
     expect(page.locator("#counts dt").first).to_be_visible()
 
 
+EXAMS = ("desk", "verdict", "both ears", "notch", "full exam")
 PREPARE: dict[str, Callable[[Page], None]] = {
     "try": prepare_try,
-    "desk": prepare_exam,
-    "verdict": prepare_exam,
+    **dict.fromkeys(EXAMS, prepare_exam),
 }
 
 
@@ -99,7 +127,17 @@ def save_small(shot: bytes, file: Path) -> None:
         small.save(file, optimize=True)
 
 
-def take(folder: Path) -> None:
+def sign_in(browser: Browser, address: str, size: str, **look: Any) -> Page:
+    page = browser.new_page(viewport=SIZES[size], reduced_motion="reduce", **look)
+    page.goto(f"{address}/login")
+    page.get_by_label("User name").fill("ada")
+    page.get_by_label("Password").fill(PASSWORD)
+    page.get_by_role("button", name="Sign in").click()
+    page.wait_for_url(f"{address}/")
+    return page
+
+
+def take(folder: Path, *, every_page: bool = False) -> None:
     """All pictures, at the size of a desk and of a phone."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
@@ -109,22 +147,18 @@ def take(folder: Path) -> None:
             with Clinic(address) as clinic:
                 pages = furnish(clinic)
             browser = launch(playwright)
-            for size, viewport in SIZES.items():
-                page = browser.new_page(viewport=viewport)
-                page.goto(f"{address}/login")
-                page.get_by_label("User name").fill("ada")
-                page.get_by_label("Password").fill(PASSWORD)
-                page.get_by_role("button", name="Sign in").click()
-                page.wait_for_url(f"{address}/")
-                for name, path in pages.items():
-                    page.goto(address + path)
-                    page.wait_for_load_state("load" if "/exams/" in path else "networkidle")
+            for size, scheme in itertools.product(SIZES, ("light", "dark")[: 1 + every_page]):
+                page = sign_in(browser, address, size, color_scheme=scheme)
+                for name in pages if every_page else IN_THE_DOCS:
+                    page.goto(address + pages[name])
+                    page.wait_for_load_state("load" if "/exams/" in pages[name] else "networkidle")
                     PREPARE.get(name, lambda _: None)(page)
+                    look = f"{size}-{scheme}" if every_page else size
                     shot = page.screenshot(full_page=True)
-                    save_small(shot, folder / f"examiner-{name}-{size}.png")
+                    save_small(shot, folder / f"examiner-{name.replace(' ', '-')}-{look}.png")
                 page.close()
             browser.close()
 
 
 if __name__ == "__main__":
-    take(Path(sys.argv[1]))
+    take(Path(sys.argv[-1]), every_page="--every-page" in sys.argv)
