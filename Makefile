@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: docs release-check notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints clean help
+.PHONY: docs release-check notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints sbom clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -78,8 +78,10 @@ front-checked: $(FRONT)
 	build/front/node_modules/.bin/eslint --config build/front/eslint.config.js --max-warnings 0 \
 		src/earshift/web/static
 
-soak: $(STAMP) ## 200 kills of a real examiner on every database (make test: 20)
-	EARSHIFT_KILLS=200 $(BIN)/python -m pytest -s tests/store/test_kills.py
+# Two programs wait for each other's disk more than they compute.
+soak: $(STAMP) ## 1,000 kills on every database (make test: 20), a fault at every step (make test: 8 each)
+	EARSHIFT_KILLS=1000 EARSHIFT_FAULTS=1000000 EARSHIFT_STOPS=50 $(BIN)/python -m pytest -n 2 -rP \
+		tests/store/test_kills.py tests/store/test_immediate_stops.py tests/faults
 
 check: lint types front-check ## lint and types only
 
@@ -127,7 +129,7 @@ bench-peers: $(STAMP) ## build the peers' own environment, bench with them, writ
 	.venv-peers/bin/pip install --quiet --disable-pip-version-check --no-deps GPy==1.15.0 paramz==0.10.0
 	$(BIN)/python benchmarks/bench.py --peers .venv-peers/bin/python --write docs
 
-bench-serve: $(STAMP) ## fifty listeners at once, write docs/benchmarks-serve.md
+bench-serve: $(STAMP) ## up to a hundred listeners at once, write docs/benchmarks-serve.md
 	$(BIN)/python benchmarks/serve_bench.py --write docs
 
 bench-store: $(STAMP) ## speed of the store with 100,000 people, write docs/benchmarks-store.md
@@ -177,10 +179,16 @@ paper-studies: $(STAMP)
 	$(BIN)/earshift study floor --reps 4 --out results/floor --jobs $(JOBS) --json > /dev/null
 	$(BIN)/earshift study options --reps 2 --out results/options --jobs $(JOBS) --json > /dev/null
 
-constraints: ## pin the versions of everything, without addresses
+constraints: ## pin versions and hashes, without addresses
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --quiet --no-header --no-annotate --all-extras --no-emit-index-url \
 		--no-emit-find-links pyproject.toml -o constraints.txt
+	$(BIN)/uv pip compile --quiet --no-header --no-annotate --extra clinic --extra postgresql \
+		--constraint constraints.txt --generate-hashes --no-emit-index-url --no-emit-find-links \
+		pyproject.toml -o requirements-hashes.txt
+
+sbom: $(STAMP) ## list all packages with versions and licences for programs: build/sbom.cdx.json
+	$(BIN)/python tools/sbom.py build/sbom.cdx.json
 
 clean:
 	rm -rf $(VENV) .venv-peers .venv-psychopy build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""What the base install and each extra bring along, what for, and what they cost on disk.
+"""What the base install and each extra bring along: what for, at what cost, under what licence.
 
 Run it in an environment with all extras, `python benchmarks/dependencies.py docs`: it writes
 docs/dependencies.md from pyproject.toml and from the files of the installed packages.
@@ -37,18 +37,32 @@ SERVES = {
     "psycopg": "PostgreSQL",
 }
 MEGABYTE = 1e6
+LEFT_OUT = ("dev", "docs", "all")  # extras that nobody runs the program with
+# Packages that name a licence in words of their own, as SPDX has them.
+SPDX = {
+    "Apache 2.0": "Apache-2.0",
+    "Apache License 2.0": "Apache-2.0",
+    "Apache Software License": "Apache-2.0",
+    "ISC License": "ISC",
+    "ISC License (ISCL)": "ISC",
+    "MIT License": "MIT",
+    "Python Software Foundation License": "PSF-2.0",
+}
 
 
 def _name(text: str) -> str:
     return re.sub(r"[-_.]+", "-", text).lower()
 
 
-def needed(requirement: str, extra: str = "") -> list[str]:
-    """Packages that a requirement brings along, itself first, on this machine."""
+def needed(requirement: str, *, alone: bool = False) -> list[str]:
+    """Packages that a requirement brings along on this machine, itself first.
+
+    `alone`: those that it asks for itself, not what these bring along in turn.
+    """
     found: list[str] = []
-    queue = [(Requirement(requirement), extra)]
+    queue = [Requirement(requirement)]
     while queue:
-        wanted, _ = queue.pop(0)
+        wanted = queue.pop(0)
         name = _name(wanted.name)
         if name in found:
             continue
@@ -56,12 +70,15 @@ def needed(requirement: str, extra: str = "") -> list[str]:
             package = distribution(name)
         except PackageNotFoundError:
             continue
+        if alone and found:
+            found.append(name)
+            continue
         found.append(name)
         for line in package.requires or ():
             inner = Requirement(line)
             extras = wanted.extras or {""}
             if inner.marker is None or any(inner.marker.evaluate({"extra": e}) for e in extras):
-                queue.append((inner, ""))
+                queue.append(inner)
     return found
 
 
@@ -73,6 +90,48 @@ def megabytes(name: str) -> float:
         if path.suffix != ".pyc" and path.is_file():
             total += path.stat().st_size
     return total / MEGABYTE
+
+
+def licence(name: str) -> str:
+    """A package's licence as it says itself, in the words of SPDX where it is one of theirs."""
+    data = distribution(name).metadata
+    said = data.get("License-Expression") or data.get("License") or ""
+    if not said or "\n" in said.strip():  # some have the whole text there
+        kinds = [kind for kind in data.get_all("Classifier") or () if kind.startswith("License")]
+        said = " and ".join(kind.split(" :: ")[-1] for kind in kinds)
+    return SPDX.get(said.strip(), said.strip())
+
+
+def requirements_by_extra() -> dict[str, list[str]]:
+    """What the program asks for itself: the base install under "", then each extra's own."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found: dict[str, list[str]] = {"": project["dependencies"]}
+    for extra, requirements in project["optional-dependencies"].items():
+        if extra not in LEFT_OUT:
+            found[extra] = [one for one in requirements if not one.startswith("earshift[")]
+    return found
+
+
+def licences() -> list[str]:
+    """Lines on the licence of every package that any extra brings along."""
+    wanted = [one for some in requirements_by_extra().values() for one in some]
+    names = sorted({name for requirement in wanted for name in needed(requirement)})
+    told = {name: licence(name) for name in names}
+    copyleft = [f"{name} ({said})" for name, said in told.items() if "GPL" in said or "MPL" in said]
+    return [
+        "",
+        "## Licences",
+        "",
+        f"As the packages state them. With conditions on passing them on: {', '.join(copyleft)}.",
+        "earshift uses these unchanged, as libraries that can be replaced, so the LGPL asks",
+        "nothing of its own code; whoever passes on an image with them keeps their notices",
+        "and lets them be replaced. Wheels bundle libraries in C; their notices are in the wheels.",
+        "`make sbom` lists packages, versions and licences for programs (CycloneDX).",
+        "",
+        "| package | licence |",
+        "|---|---|",
+        *(f"| {name} | {said} |" for name, said in told.items()),
+    ]
 
 
 def table(requirements: list[str], seen: set[str]) -> tuple[list[str], float]:
@@ -91,7 +150,6 @@ def table(requirements: list[str], seen: set[str]) -> tuple[list[str], float]:
 
 
 def page() -> str:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     seen: set[str] = set()
     parts = [
         "# Dependencies",
@@ -103,20 +161,17 @@ def page() -> str:
         f"Python {'.'.join(map(str, sys.version_info[:2]))}; caches of compiled Python aside.",
     ]
     head = ["", "| package | serves | MB | of these, brought along |", "|---|---|---|---|"]
-    rows, whole = table(project["dependencies"], seen)
-    parts += ["", f"## Base install: {whole:.0f} MB", "", "`pip install earshift`.", *head, *rows]
-    for extra, requirements in project["optional-dependencies"].items():
-        if extra in ("dev", "docs", "all"):
-            continue
-        own = [one for one in requirements if not one.startswith("earshift[")]
-        rows, more = table(own, seen)
-        parts += ["", f"## Extra `{extra}`: {more:.0f} MB more", ""]
-        parts += [f"`pip install 'earshift[{extra}]'`.", *head, *rows]
+    for extra, requirements in requirements_by_extra().items():
+        rows, more = table(requirements, seen)
+        title = f"Extra `{extra}`: {more:.0f} MB more" if extra else f"Base install: {more:.0f} MB"
+        command = f"'earshift[{extra}]'" if extra else "earshift"
+        parts += ["", f"## {title}", "", f"`pip install {command}`.", *head, *rows]
     parts += [
         "",
         "`earshift[all]` has all of them. numba and its compiler cannot be left out: `es.Exam` and",
         "screens by a protocol run on compiled kernels. Exams and screens of a clinic",
         "(`Exam.clinical`, `Screen(rule=...)`) never load them.",
+        *licences(),
         "",
     ]
     return "\n".join(parts)

@@ -15,7 +15,13 @@ from psychopy import data, logging
 import earshift as es
 
 ATTRIBUTES = ("intensities", "data", "otherData", "thisTrialN", "finished", "intensity", "nTrials")
-METHODS = ("next", "addResponse", "addOtherData", "saveAsText", "saveAsJson", "setExp", "getExp")
+METHODS = ("next", "addResponse", "addData", "addOtherData", "saveAsText", "saveAsJson")
+METHODS += ("setExp", "getExp")
+
+
+def kind(value: Any) -> str:
+    """The type that a script sees: numpy's floats are floats."""
+    return "float" if isinstance(value, float) else type(value).__name__
 
 
 def script(handler: Any, folder: Path) -> dict[str, Any]:
@@ -31,7 +37,7 @@ def script(handler: Any, folder: Path) -> dict[str, Any]:
     handler.saveAsText(str(folder / handler.name))
     return {
         "counts": seen[:5],
-        "kinds": {name: type(getattr(handler, name)).__name__ for name in ATTRIBUTES},
+        "kinds": {name: kind(getattr(handler, name)) for name in ATTRIBUTES},
         "numbers": {isinstance(level, float | int) for level in handler.intensities},
         "answers": {type(answer).__name__ for answer in handler.data},
         "aligned": len(handler.otherData["rt"]) == len(handler.data),
@@ -42,6 +48,16 @@ def script(handler: Any, folder: Path) -> dict[str, Any]:
         "rows": len(experiment.entries),
         "saved": bool(list(folder.glob(f"{handler.name}*"))),
     }
+
+
+def one_function(quest: Any) -> Any:
+    """A handler of ours that was told what a QuestHandler was told."""
+    axis = es.Axis("level", "dB", range(0, 91, 5))
+    ours = es.Handler(es.Exam(domain=es.Domain(axis), max_tones=100), levels=True)
+    for level, answer in zip(quest.intensities, quest.data, strict=True):
+        ours.next()
+        ours.addData(answer, min(max(float(level), 0.0), 90.0))
+    return ours
 
 
 def main() -> int:
@@ -57,7 +73,7 @@ def main() -> int:
             found[title] = script(handler, Path(folder))
     wrong = []
     for title in ("StairHandler", "QuestHandler"):
-        for what in ("counts", "numbers", "answers", "aligned", "finished", "saved"):
+        for what in ("counts", "kinds", "numbers", "answers", "aligned", "finished", "saved"):
             if found[title][what] != found["ours"][what]:
                 wrong.append(f"{what}: {title} {found[title][what]}, ours {found['ours'][what]}")
         for name in {"response", "intensity", "thisTrialN"} - set(found["ours"]["columns"]):
@@ -65,8 +81,13 @@ def main() -> int:
     for name in METHODS:
         theirs = list(inspect.signature(getattr(stair, name)).parameters)
         own = list(inspect.signature(getattr(ours, name)).parameters)
-        if len(own) < len(theirs):
+        if own != theirs:
             wrong.append(f"{name} takes {theirs}, ours {own}")
+    estimates = {title: (one.mean(), one.quantile(0.5)) for title, one in
+                 (("QuestHandler", quest), ("ours", one_function(quest)))}  # fmt: skip
+    # Their numbers differ by what either expects; that both are levels is what a script needs.
+    if not all(0.0 <= float(level) <= 90.0 for both in estimates.values() for level in both):
+        wrong.append(f"mean and quantile: {estimates}")
     for line in wrong:
         print(line)
     print("es.Handler fits in place of PsychoPy's handlers" if not wrong else "it does not fit")

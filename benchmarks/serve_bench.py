@@ -16,17 +16,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from http import HTTPStatus
 from pathlib import Path
 from statistics import median, quantiles
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 import httpx
-from databases import PostgresqlServer, postgresql_tools
 
 import earshift as es
 from earshift.clinic import devices as clinic_devices
@@ -37,7 +37,8 @@ from earshift.devices.sound import retspl_presets
 from earshift.store import Store
 from earshift.store.accounts import Accounts
 from earshift.web.listen import TRIALS_OF_EXAM
-from web import Served, with_users
+from support.databases import PostgresqlServer, postgresql_tools
+from support.web import Served, with_users
 
 BROWSER = {
     "browser": "Chromium",
@@ -49,7 +50,8 @@ BROWSER = {
     "volume": "50 %",
 }
 REFERENCE = {500: 10, 1000: 10, 2000: 15, 3000: 20, 4000: 25, 6000: 30, 8000: 30}
-EXAMS_EACH = 4  # screens prepared for everybody: some end after a few tones
+AS_BROWSERS = httpx.Limits(keepalive_expiry=300.0)  # s for which they keep an idle connection
+SCREENS_EACH = 3  # prepared for everybody, one after the other: some end after a few tones
 
 
 @dataclass
@@ -86,17 +88,17 @@ def prepare(where: str, people: int) -> list[Listener]:
         given = Delivery(answered_by="listener", sound=sound, practice=False)
         listeners = []
         for number in range(people):
-            person = store.add_person(author="bench", code=f"L{number}")
-            audiogram = store.open_exam(
-                store.open_visit(person.id, author="bench", zone="UTC", mode="imported").id,
-                author="bench",
-                ear="right",
-                kind="audiogram",
-                design=es.Audiogram(REFERENCE).to_dict(),
-                engine_version=es.__version__,
-            )
             links = []
-            for _ in range(EXAMS_EACH):
+            for turn in range(SCREENS_EACH):  # of a person each: nobody has two tests at once
+                person = store.add_person(author="bench", code=f"L{number}-{turn}")
+                audiogram = store.open_exam(
+                    store.open_visit(person.id, author="bench", zone="UTC", mode="imported").id,
+                    author="bench",
+                    ear="right",
+                    kind="audiogram",
+                    design=es.Audiogram(REFERENCE).to_dict(),
+                    engine_version=es.__version__,
+                )
                 plan = plan_screen(
                     store,
                     person.id,
@@ -140,19 +142,24 @@ class Clinic:
         assert self._served is not None
         self._served.__exit__()
 
-    def memory_mb(self) -> float:
-        """Of all processes of the server."""
+    def _each(self, file: str) -> Iterator[list[str]]:
+        """The fields of a file of /proc, of every process of the server."""
         assert self._served is not None
         group = os.getpgid(self._served.process.pid)
-        total = 0
         for entry in Path("/proc").glob("[0-9]*"):
-            try:
+            with suppress(OSError):
                 if os.getpgid(int(entry.name)) == group:
-                    pages = int((entry / "statm").read_text().split()[1])
-                    total += pages * os.sysconf("SC_PAGE_SIZE")
-            except (OSError, ProcessLookupError):
-                continue
-        return total / 1e6
+                    yield (entry / file).read_text().rpartition(")")[2].split()
+
+    def memory_mb(self) -> float:
+        """Of all processes of the server."""
+        pages = sum(int(fields[1]) for fields in self._each("statm"))
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def cpu_s(self) -> float:
+        """Of all processes of the server, so far."""
+        ticks = sum(int(fields[11]) + int(fields[12]) for fields in self._each("stat"))
+        return ticks / os.sysconf("SC_CLK_TCK")
 
 
 async def call(
@@ -187,7 +194,8 @@ async def listen(client: httpx.AsyncClient, listener: Listener, tones: int) -> N
             due += asked["gap_ms"] / 1e3 + listener.chance.uniform(3, 6)
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
             heard = asked["level"] is not None and listener.chance.random() < 0.5
-            body = {"trial": asked["trial"], "heard": heard}
+            pressed = 300.0 if heard else None
+            body = {"trial": asked["trial"], "heard": heard, "reaction_ms": pressed}
             tries, start = listener.retried, time.perf_counter()
             play = await call(client, listener, link, "/answer", body)
             if listener.retried == tries:  # while the server is away there is nothing to time
@@ -199,17 +207,28 @@ async def listen(client: httpx.AsyncClient, listener: Listener, tones: int) -> N
 
 
 async def run(clinic: Clinic, listeners: list[Listener], tones: int, kill: bool) -> float:
-    """Everybody listens at once; the server's memory at the end."""
-    limits = httpx.Limits(max_connections=None, max_keepalive_connections=len(listeners))
-    async with httpx.AsyncClient(base_url=clinic.address, timeout=60, limits=limits) as client:
-        everybody = asyncio.gather(*(listen(client, one, tones) for one in listeners))
+    """Everybody listens at once, each by a browser of their own; the server's CPU seconds."""
+    async with AsyncExitStack() as stack:
+        clients = [
+            await stack.enter_async_context(
+                httpx.AsyncClient(
+                    base_url=clinic.address, timeout=60, verify=False, limits=AS_BROWSERS
+                )
+            )
+            for _ in listeners
+        ]
+        while (await clients[0].get("/api/health/ready")).status_code != HTTPStatus.OK:
+            await asyncio.sleep(0.2)
+        busy = clinic.cpu_s()
+        pairs = zip(clients, listeners, strict=True)
+        everybody = asyncio.gather(*(listen(client, one, tones) for client, one in pairs))
         if kill:
             await asyncio.sleep(2.5 * tones)  # about the middle
             print("killed", flush=True)
             await asyncio.to_thread(clinic.kill)
             await asyncio.to_thread(clinic.start)
         await everybody
-    return clinic.memory_mb()
+    return clinic.cpu_s() - busy
 
 
 def lost(where: str, listeners: list[Listener]) -> int:
@@ -245,71 +264,126 @@ def database(kind: str, folder: Path) -> Iterator[str]:
         server.close()
 
 
-def serve(
-    kind: str, workers: int, people: int, tones: int, kill: bool
-) -> tuple[list[Listener], float, int]:
-    """The listeners after one run, the server's memory in MB, and how many answers were lost."""
+@dataclass(frozen=True)
+class Run:
+    """What one run showed: times in ms, answers, the server's memory and CPU, answers lost."""
+
+    kind: str
+    workers: int
+    people: int
+    times_ms: list[float]
+    answers: int
+    memory_mb: float
+    cpu_ms: float  # for each answer
+    lost: int
+
+    def percentile(self, share: int) -> float:
+        return quantiles(self.times_ms, n=100)[share - 1]
+
+
+def serve(kind: str, workers: int, people: int, tones: int, kill: bool = False) -> Run:
+    """One run on a new database."""
     with tempfile.TemporaryDirectory() as place, database(kind, Path(place)) as where:
         with_users(where)
         listeners = prepare(where, people)
         clinic = Clinic(Path(place), where, workers)
         clinic.start()
         try:
-            memory = asyncio.run(run(clinic, listeners, tones, kill))
+            busy_s = asyncio.run(run(clinic, listeners, tones, kill))
+            memory = clinic.memory_mb()
         finally:
             clinic.stop()
-        return listeners, memory, lost(where, listeners)
+        answers = sum(len(one.acknowledged) for one in listeners)
+        times = [each for one in listeners for each in one.times_ms]
+        found = Run(
+            *(kind, workers, people, times, answers, memory),
+            *(1e3 * busy_s / answers, lost(where, listeners)),
+        )
+    print(row(found), flush=True)
+    return found
 
 
-def measure(kind: str, workers: int, options: argparse.Namespace) -> str:
-    listeners, memory, missing = serve(kind, workers, options.people, options.tones, False)
-    times = [each for one in listeners for each in one.times_ms]
-    high = quantiles(times, n=100)
-    killed, _, missing_killed = serve(kind, workers, options.people, options.kill_tones, True)
-    answers = sum(len(one.acknowledged) for one in killed)
-    row = (
-        f"| {kind} | {workers} | {len(times)} | {median(times):.0f} | {high[94]:.0f} "
-        f"| {high[98]:.0f} | {memory:.0f} | {missing} | {answers} | {missing_killed} |"
+HEAD = (
+    "| database | workers | people | answers | median ms | 95th percentile ms "
+    "| 99th percentile ms | server's CPU ms an answer | memory MB | lost |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+def row(one: Run) -> str:
+    return (
+        f"| {one.kind} | {one.workers} | {one.people} | {one.answers} "
+        f"| {median(one.times_ms):.0f} | {one.percentile(95):.0f} | {one.percentile(99):.0f} "
+        f"| {one.cpu_ms:.0f} | {one.memory_mb:.0f} | {one.lost} |"
     )
-    print(row, flush=True)
-    return row
+
+
+def draw(runs: list[Run], folder: Path) -> None:
+    """The 95th percentile against people, a line for each database and number of workers."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
+    axes = figure.subplots()
+    for label in sorted({(one.kind, one.workers) for one in runs}):
+        line = sorted(
+            (one.people, one.percentile(95)) for one in runs if (one.kind, one.workers) == label
+        )
+        axes.plot(*zip(*line, strict=True), marker="o", label=f"{label[0]}, workers: {label[1]}")
+    axes.axhline(100.0, color="0.7", linewidth=1.0)
+    axes.set(xlabel="people at once", ylabel="95th percentile, ms", ylim=(0, None))
+    axes.legend(frameon=False)
+    folder.mkdir(exist_ok=True)
+    figure.savefig(folder / "benchmarks-serve.png", dpi=110)
 
 
 TEXT = """# A clinic's load on the web app
 
-`make bench-serve` wrote this page: {people} people at once, {tones} tones each, on {machine}.
-Each answers 3 to 6 s after the tone's onset, on their own clock. The time is from the answer to the
-next tone, with the answer on the disk. In a second run the server is killed in the middle and
-started again. "Lost" counts acknowledged answers that the database does not hold exactly once. The
-server, the listeners and the database share the machine's cores.
+`make bench-serve` wrote this page on {machine}.
+Everybody answers 3 to 6 s after the tone's onset, on their own clock, {tones} tones each. The time
+is from the answer to the next tone, with the answer on the disk. The server, the listeners and the
+database share the machine's cores. CPU time is the server's own, of all its processes, for each
+answer: it says what the waiting for other work hides. "Lost" counts acknowledged answers that the
+database does not hold exactly once.
 
 {table}
+
+![People against the 95th percentile](images/benchmarks-serve.png)
+
+With the server killed in the middle and started again:
+
+{killed}
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--people", type=int, default=50)
-    parser.add_argument("--tones", type=int, default=20)
-    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--kinds", nargs="+", default=["SQLite", "PostgreSQL"])
+    parser.add_argument("--people", type=int, nargs="+", default=[10, 25, 50, 75, 100])
+    parser.add_argument("--tones", type=int, default=6)
+    parser.add_argument("--many", type=int, default=100, help="people of several workers")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="with --many people")
     parser.add_argument("--kill-tones", type=int, default=4, help="tones of the run with the kill")
     parser.add_argument("--write", type=Path, metavar="FOLDER", help="write benchmarks-serve.md")
     options = parser.parse_args()
-    lines = [
-        "| database | workers | answers | median ms | 95th percentile ms | 99th percentile ms "
-        "| memory MB | lost | answers, server killed | lost |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-        *(measure(kind, n, options) for kind in options.kinds for n in options.workers),
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # a server is not compiled at every start
+    print(HEAD)
+    runs = [serve("SQLite", 1, people, options.tones) for people in options.people]
+    runs += [serve("PostgreSQL", n, options.many, options.tones) for n in options.workers]
+    killed = [
+        serve("SQLite", 1, 50, options.kill_tones, kill=True),
+        serve("PostgreSQL", 2, 50, options.kill_tones, kill=True),
     ]
     if options.write:
         machine = (
             f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
         )
         text = TEXT.format(
-            people=options.people, tones=options.tones, machine=machine, table="\n".join(lines)
+            tones=options.tones,
+            machine=machine,
+            table="\n".join([HEAD, *map(row, runs)]),
+            killed="\n".join([HEAD, *map(row, killed)]),
         )
         (options.write / "benchmarks-serve.md").write_text(text, encoding="utf-8")
+        draw(runs, options.write / "images")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Do 95 % intervals hold the truth on other axes than a tone's?
 
 Simulated observers, each another one, take the three worked examples: contrast sensitivity,
-frequency and duration of a tone, and gap detection with two alternatives. Run it as
+frequency and duration of a tone, and gap detection with two alternatives; and gap detection once
+more with "yes" or "no", where nobody knows how often "yes" is a guess. Run it as
 `python studies/other_axes.py FOLDER [--observers N] [--jobs N]`; it writes any-test-coverage.md.
 """
 
@@ -9,12 +10,13 @@ import argparse
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy.special import ndtr
 
 import earshift as es
 from earshift.simulate.run import run
@@ -35,6 +37,7 @@ class Found:
     widths: list[float]
     slope_held: bool
     lapse_held: bool | None = None
+    guess_held: bool | None = None
 
 
 def _lognormal(rng: np.random.Generator, median: float, factor: float) -> float:
@@ -101,8 +104,30 @@ def gap(number: int, lapse: float | str) -> Found:
     if not isinstance(lapse, str):
         return found
     rate = exam.lapse_rate()
-    held = rate.low <= ear.lapse <= rate.high
-    return Found(found.held, found.errors, found.widths, found.slope_held, held)
+    return replace(found, lapse_held=rate.low <= ear.lapse <= rate.high)
+
+
+def yes_or_no(number: int) -> Found:
+    """Gaps that are reported, some of them where there is none; the guess rate is estimated."""
+    rng = np.random.default_rng((number, 4))
+    threshold, guess = _lognormal(rng, 8.0, 1.6), float(rng.beta(1, 10))
+    spread, lapse = _lognormal(rng, 0.5, 1.4), 0.02
+
+    def answer(stimulus: es.Stimulus) -> bool:
+        z = math.log2(stimulus.gap_ms / threshold) / spread
+        return bool(rng.random() < guess + (1.0 - guess - lapse) * ndtr(z))
+
+    exam = es.Exam(
+        domain=gap_detection.DOMAIN,
+        prior=gap_detection.PRIOR,
+        guess="estimate",
+        lapse=lapse,
+        seed=number,
+        max_tones=80,
+    )
+    found = _judge(run(exam, answer), lambda: threshold, spread)
+    rate = exam.psychometric().guess
+    return replace(found, guess_held=rate.low <= guess <= rate.high)
 
 
 PLAIN = es.Prior()  # from the axes alone
@@ -116,6 +141,7 @@ STUDIES: dict[str, tuple[str, Callable[[int], Found]]] = {
     "the same, prior from the axes alone ": ("dB", lambda n: duration(n, PLAIN)),
     "gap detection, two alternatives, 80 trials": ("octaves", lambda n: gap(n, 0.02)),
     "the same, lapse rate estimated": ("octaves", lambda n: gap(n, "estimate")),
+    "gap detection, yes or no, guess rate estimated, 80 trials": ("octaves", yes_or_no),
 }  # fmt: skip
 
 
@@ -132,13 +158,15 @@ def row(name: str, found: list[Found]) -> str:
     widths = np.concatenate([one.widths for one in found])
     unit = STUDIES[name][0]
     slopes = 100 * np.mean([one.slope_held for one in found])
-    lapses = [one.lapse_held for one in found if one.lapse_held is not None]
-    lapse = f"{100 * np.mean(lapses):.1f} %" if lapses else "given"
+    rates = []
+    for name_of_rate in ("lapse_held", "guess_held"):
+        known = [getattr(one, name_of_rate) for one in found]
+        rates.append("given" if None in known else f"{100 * np.mean(known):.1f} %")
     return (
         f"| {name.strip()} | {len(found)} | {errors.size} | {middle:.1f} % "
         f"({middle - margin:.1f} to {min(middle + margin, 100.0):.1f}) | "
         f"{np.sqrt(np.mean(errors**2)):.2g} {unit} | {np.mean(widths):.2g} {unit} | "
-        f"{slopes:.1f} % | {lapse} |"
+        f"{slopes:.1f} % | {' | '.join(rates)} |"
     )
 
 
@@ -155,8 +183,8 @@ def page(rows: list[str], observers: int) -> str:
         "thresholds of one observer together.",
         "",
         "| task | observers | thresholds | held by their 95 % interval | RMS error | mean width "
-        "| slopes held | lapse rates held |",
-        "|---|---|---|---|---|---|---|---|",
+        "| slopes held | lapse rates held | guess rates held |",
+        "|---|---|---|---|---|---|---|---|---|",
         *rows,
         "",
         "Observers were not drawn from the priors: their spreads are log-normal by a factor of 1.4 "

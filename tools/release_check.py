@@ -24,10 +24,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "build" / "release"
 FAST = "not browser and not server and not kills and not cluster and not slow"
-# They read the source of the package, which is not beside an installed one.
-OF_THE_SOURCE = ("tests/test_architecture.py", "tests/test_refusals.py", "tests/fhir_check")
+# They read the source of the package, which is not beside an installed one, or ask for the very
+# versions that are pinned.
+OF_THE_SOURCE = (
+    "tests/test_architecture.py", "tests/test_container.py", "tests/test_refusals.py",
+    "tests/test_supply_chain.py", "tests/fhir_check",
+)  # fmt: skip
 IN_THE_SDIST = (
-    "LICENSE", "README.md", "CHANGELOG.md", "pyproject.toml", "tests/conftest.py", "docs/index.md",
+    "LICENSE", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Containerfile",
+    "Makefile", "constraints.txt", "requirements-hashes.txt", "mkdocs.yml", "pyproject.toml",
+    "tests/conftest.py", "docs/index.md",
     "notebooks/notebooks.py", "examples/gap_detection.py",
 )  # fmt: skip
 
@@ -56,21 +62,26 @@ def version() -> str:
     return re.findall(r'^__version__ = "(.+)"$', text, re.M)[0]
 
 
-def tools() -> Path:
-    """An environment with the tools that build and install; its programs."""
-    folder = FOLDER / "tools"
+def environment(name: str) -> Path:
+    """A fresh environment; its Python."""
+    folder = FOLDER / f"env-{name}"
     venv.create(folder, with_pip=True, clear=True)
-    call([folder / "bin" / "pip", "install", "--quiet", "build", "uv", "twine"])
-    return folder / "bin"
+    return folder / "bin" / "python"
 
 
-def built(programs: Path) -> tuple[Path, Path]:
+def install(python: Path, *what: str | Path) -> None:
+    call([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what])
+
+
+def built() -> tuple[Path, Path]:
     """sdist and wheel, anew."""
+    python = environment("tools")
+    install(python, "build", "twine")
     out = FOLDER / "dist"
     shutil.rmtree(out, ignore_errors=True)
-    call([programs / "python", "-m", "build", "--outdir", out, ROOT])
+    call([python, "-m", "build", "--outdir", out, ROOT])
     (sdist,), (wheel,) = out.glob("*.tar.gz"), out.glob("*.whl")
-    call([programs / "twine", "check", "--strict", sdist, wheel])
+    call([python, "-m", "twine", "check", "--strict", sdist, wheel])
     return sdist, wheel
 
 
@@ -108,18 +119,10 @@ def beside(sdist: Path, name: str) -> Path:
     return inside
 
 
-def environment(programs: Path, name: str) -> Path:
-    """A fresh environment; its Python."""
-    folder = FOLDER / f"env-{name}"
-    shutil.rmtree(folder, ignore_errors=True)
-    call([programs / "uv", "venv", "--quiet", "--python", sys.executable, folder])
-    return folder / "bin" / "python"
-
-
-def of_the_library(programs: Path, sdist: Path, wheel: Path) -> None:
+def of_the_library(sdist: Path, wheel: Path) -> None:
     """Without extras: the README's Python runs, and clinical commands say what they need."""
-    python = environment(programs, "base")
-    call([programs / "uv", "pip", "install", "--quiet", "--python", python, wheel])
+    python = environment("base")
+    install(python, wheel)
     folder = beside(sdist, "base")
     readme = (folder / "README.md").read_text(encoding="utf-8")
     (code,) = re.findall(r"^```python\n(.*?)^```", readme, re.M | re.S)
@@ -133,46 +136,31 @@ def of_the_library(programs: Path, sdist: Path, wheel: Path) -> None:
     demand("earshift[clinic]" in done.stderr, "a command of the clinic names its extra")
 
 
-def direct() -> list[str]:
-    """What the package asks for itself, extras included."""
+def oldest() -> list[str]:
+    """Every package that is asked for, pinned to the lowest version that is allowed."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    wanted = [*project["dependencies"]]
+    asked = [*project["dependencies"]]
     for extra in ("clinic", "study", "cluster", "postgresql"):
-        wanted += [one for one in extras[extra] if not one.startswith("earshift[")]
-    return wanted
+        asked += [one for one in extras[extra] if not one.startswith("earshift[")]
+    return [re.sub(r"\[.+\]", "", one).replace(">=", "==") for one in asked]
 
 
-def frozen_in(programs: Path, python: Path) -> list[str]:
-    """What an environment holds, one line for each package."""
-    command = [programs / "uv", "pip", "freeze", "--python", python]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
-
-
-def tested(programs: Path, sdist: Path, wheel: Path, name: str, tests: Sequence[str]) -> None:
+def tested(sdist: Path, wheel: Path, name: str, tests: Sequence[str]) -> None:
     """The fast tests against the wheel, with the oldest or the newest dependencies."""
-    python = environment(programs, name)
-    install = [programs / "uv", "pip", "install", "--quiet", "--python", python]
-    if name == "oldest":
-        # A wheel's own requirements count as somebody else's: named here, they are direct ones.
-        call([*install, "--resolution", "lowest-direct", *direct(), wheel])
-        held = FOLDER / "oldest.txt"
-        names = {re.split(r"[\[><=]", one)[0].lower() for one in direct()}
-        kept = [line for line in frozen_in(programs, python) if line.partition("==")[0] in names]
-        held.write_text("".join(f"{line}\n" for line in kept))
-        call([*install, "-c", held, f"{wheel}[all,dev]"])
-    else:
-        call([*install, f"{wheel}[all,dev]"])
-    frozen = frozen_in(programs, python)
-    print("".join(f"  {line}\n" for line in frozen if re.match(KEY, line)))
+    python = environment(name)
+    held = FOLDER / f"{name}.txt"
+    held.write_text("".join(f"{line}\n" for line in oldest() if name == "oldest"))
+    install(python, "-c", held, f"{wheel}[all,dev]")
+    call([python, "-m", "pip", "check"])
     folder = beside(sdist, name)
     left_out = [f"--deselect={path}" for path in OF_THE_SOURCE]
     # Old packages use what newer ones among their own requirements have deprecated.
     lenient = ["-W", "default::DeprecationWarning"] if name == "oldest" else []
-    call([python, "-m", "pytest", "-q", "-m", FAST, *lenient, *left_out, *tests], folder)
-
-
-KEY = r"(numpy|scipy|numba|matplotlib|sqlalchemy|fastapi|pydantic|polars)=="
+    parallel = ["-n", "auto", "--dist", "worksteal"]
+    call([python, "-m", "pytest", "-q", *parallel, "-m", FAST, *lenient, *left_out, *tests], folder)
+    if name == "newest":  # published beside the wheel
+        call([python, ROOT / "tools" / "sbom.py", wheel.with_suffix(".cdx.json")])
 
 
 def main() -> None:
@@ -182,14 +170,13 @@ def main() -> None:
     given = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
     try:
-        programs = tools()
-        sdist, wheel = built(programs)
+        sdist, wheel = built()
         look_at(sdist, wheel)
         if given.only in (None, "base"):
-            of_the_library(programs, sdist, wheel)
+            of_the_library(sdist, wheel)
         for name in ("oldest", "newest"):
             if given.only in (None, name):
-                tested(programs, sdist, wheel, name, given.tests)
+                tested(sdist, wheel, name, given.tests)
     except Unfit as problem:
         sys.exit(f"not fit for release: {problem}")
     print(f"earshift {version()} is fit for release")
