@@ -71,7 +71,7 @@ class Desk:
         return answer.json() if answer.content and "json" in kind else answer
 
     def person(self, **given: Any) -> str:
-        return str(self.post("/people", {"code": "4711", **given}, 201)["id"])
+        return str(self.post("/people", {"code": "W-4711", **given}, 201)["id"])
 
     def reference(self, person: str, ear: str = "right", **given: Any) -> dict[str, Any]:
         body = {"ear": ear, "thresholds": HEARING, "measured_on": "2025-05-05", **given}
@@ -197,7 +197,7 @@ def test_people_are_added_found_and_corrected(desk: Desk) -> None:
     found = desk.post("/people/search", {"text": "müll"})["people"]
     assert [one["id"] for one in found] == [person]
     changed = desk.post(f"/people/{person}/correct", {"name": "Zoë Meier", "reason": "married"})
-    assert (changed["name"], changed["code"]) == ("Zoë Meier", "4711")
+    assert (changed["name"], changed["code"]) == ("Zoë Meier", "W-4711")
     desk.post(f"/people/{person}/notes", {"text": "prefers mornings"}, 201)
     file = desk.get(f"/people/{person}")
     assert file["notes"][0]["text"] == "prefers mornings"
@@ -217,7 +217,7 @@ def test_a_page_of_people_leads_to_the_next(desk: Desk, app_store: Store) -> Non
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        ({"code": "4711"}, 409),
+        ({"code": "W-4711"}, 409),
         ({}, 422),
         ({"code": "  ", "name": ""}, 422),
         ({"name": "x", "birth_date": "2999-01-01"}, 422),
@@ -231,7 +231,7 @@ def test_people_who_cannot_be_are_refused(desk: Desk, body: Any, status: int) ->
     answer = desk.post("/people", body, status)
     assert answer["detail"]
     assert "canary" not in str(answer)
-    assert "4711" not in str(answer)
+    assert "W-4711" not in str(answer)
 
 
 def test_ids_are_random_and_unknown_ones_are_not_found(desk: Desk) -> None:
@@ -418,7 +418,7 @@ def test_a_screen_by_hand_from_the_first_tone_to_the_report(desk: Desk) -> None:
     assert live["catch_trials"] >= 1
     pdf = desk.get(f"/visits/{test['visit']}/report.pdf")
     assert pdf.content.startswith(b"%PDF")
-    assert "4711" in desk.get(f"/visits/{test['visit']}/report.html").text
+    assert "W-4711" in desk.get(f"/visits/{test['visit']}/report.html").text
 
 
 def test_a_finished_screen_of_an_engine_that_is_gone_is_shown_as_it_was(
@@ -765,7 +765,7 @@ def test_a_listener_answers_both_ears_and_sees_no_verdict(desk: Desk) -> None:
     shown = listener.call()
     assert shown["released"] is None
     assert "Canary" not in str(shown)
-    assert "4711" not in str(shown)
+    assert "W-4711" not in str(shown)
 
 
 def test_a_pause_by_the_examiner_is_the_examiners_to_end(desk: Desk) -> None:
@@ -1295,20 +1295,20 @@ def test_a_device_says_what_it_allows(desk: Desk) -> None:
 
 def test_no_refusal_names_a_row_a_path_or_what_was_typed(desk: Desk) -> None:
     person = desk.person(name="Secret Name")
-    other = desk.person(code="4712")
+    other = desk.person(code="W-4712")
     exam = desk.reference(other)["id"]
     refusals = [
         desk.test(person, 409),
         desk.test(person, 409, reference={"right": exam}),
         desk.test(person, 409, rule="canary"),
-        desk.post("/people", {"code": "4711"}, 409),
+        desk.post("/people", {"code": "W-4711"}, 409),
         desk.post("/imports?format=nhanes", status=422, content=b"canary"),
         desk.post("/imports", status=422, content=b"person,canary\nx,1\n"),
         desk.post(f"/people/{person}/baseline", {"ear": "left", "exam": exam, "reason": "x"}, 409),
     ]
     for refusal in refusals:
         text = refusal["detail"]
-        for secret in ("canary", "4711", "4712", "Secret", "/tmp", "upload", "earshift ", "--"):
+        for secret in ("canary", "W-4711", "W-4712", "Secret", "/tmp", "upload", "earshift ", "--"):
             assert secret not in text, text
         assert not any(f"{kind} {n}" in text for kind in ("exam", "person") for n in range(1, 9))
 

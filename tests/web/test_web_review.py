@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
+from playwright.sync_api import TimeoutError as PlaywrightTimeout
 from test_web_clinic import ZONE, Desk
 from test_web_schema import THRESHOLDS
 
@@ -234,6 +235,21 @@ def test_an_examiner_reads_and_does_not_sign(page: Page, address: str, desk: Des
     expect(page.locator("#work-card")).to_be_hidden()
     page.goto(f"{address}/people/{exam['person']}")
     expect(page.locator("#reviews")).to_contain_text("not signed")
+
+
+def test_a_form_is_not_sent_before_its_script_listens(page: Page, address: str) -> None:
+    enter(page, address, "bob")
+    held: list[Route] = []
+    page.route("**/static/rooms.js", lambda route: held.append(route))
+    page.goto(f"{address}/rooms", wait_until="commit")
+    save = page.get_by_role("button", name="Save")
+    with pytest.raises(PlaywrightTimeout):  # nothing takes the click, so nobody thinks it was taken
+        save.click(timeout=1000)
+    held[0].continue_()
+    page.get_by_label("Room", exact=True).fill("quiet room")
+    save.click()
+    expect(page.locator("#problem")).to_be_visible()
+    expect(page.get_by_label("Room", exact=True)).to_have_value("quiet room")
 
 
 def test_room_noise_is_typed_in(page: Page, address: str) -> None:

@@ -1,7 +1,8 @@
 // @ts-check
-/* The frame around every page: the menu of small screens, and signing out. */
+/* The frame around every page: when it can be used, the menu of small screens, and signing out. */
 
 import { post } from "./api.js";
+import { byId } from "./dom.js";
 import { acting } from "./page.js";
 
 const menu = document.getElementById("menu");
@@ -17,3 +18,9 @@ signOut?.addEventListener("click", () =>
     location.assign("/login");
   }),
 );
+
+// A form that is sent before the page's own script listens would be lost without a word. All scripts
+// of the page have run when this event comes.
+document.addEventListener("DOMContentLoaded", () => {
+  byId("main").inert = false;
+});
