@@ -93,6 +93,7 @@ class FakeExam:
             shown = {**self.presentations[self.answered], "trial": self.answered + 1}
         return {
             "state": state,
+            "held_by_examiner": state == "held",
             "exam": {"now": 1, "of": 1},
             "ear": "right",
             "sound": self.sound,

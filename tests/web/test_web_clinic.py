@@ -779,7 +779,7 @@ def test_a_pause_by_the_examiner_is_the_examiners_to_end(desk: Desk) -> None:
     paused = desk.post(f"{exam}/pause", {"reason": "fire drill"})
     assert paused["held"] == "paused by the examiner: fire drill"
     assert "resume" in paused["can"]
-    assert listener.call()["state"] == "held"
+    assert (listener.call()["state"], listener.call()["held_by_examiner"]) == ("held", True)
     assert listener.ready()["state"] == "held"
     assert desk.get(exam)["state"] == "paused"
     let_go = desk.post(f"{exam}/resume")
@@ -802,7 +802,7 @@ def test_a_listener_who_presses_nothing_is_paused_and_the_examiner_told(desk: De
         while play["state"] == "play":
             body = {"trial": play["presentation"]["trial"], "heard": False}
             play, answered = listener.call("/answer", body), answered + 1
-        assert play["state"] == "held"
+        assert (play["state"], play["held_by_examiner"]) == ("held", False)
         assert answered >= 5
         told = desk.get(exam)
         assert told["held"].startswith("the listener did not press at all")

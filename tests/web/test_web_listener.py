@@ -226,7 +226,7 @@ def test_a_pause_by_the_examiner_waits_for_the_examiner(room: Room) -> None:
     listener.set_up()
     exam.ready, exam.held = False, True
     listener.at("held")
-    assert "The test is paused" in listener.page.inner_text("#held")
+    assert "Your examiner has paused it." in listener.page.inner_text("#held")
     assert listener.page.locator("#held button").count() == 0
     exam.held = False
     listener.at("sides")

@@ -136,8 +136,9 @@ def test_room_noise_is_kept_and_checked(desk: Desk) -> None:
     new = {"measured_on": str(day), "device": device, "levels": {"500": 51, "1000": 20}}
     desk.post("/rooms/noise", new, 201)
     (shown,) = desk.get("/rooms/noise")
-    assert shown["too_loud"]
-    assert shown["checks"][0].startswith("TOO LOUD for insert earphones: 500 Hz 51 dB (limit 50)")
+    (check,) = shown["checks"]
+    assert check["too_loud"]
+    assert check["words"].startswith("TOO LOUD for insert earphones: 500 Hz 51 dB (limit 50)")
     for bad, status in (
         ({**new, "levels": {}}, 422),
         ({**new, "levels": {"500": 500}}, 422),

@@ -20,6 +20,7 @@ from earshift.store.devices import Devices
 from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError, StoreTrouble
 from earshift.store.exams import Exams
 from earshift.store.forgetting import NotForgotten, forget
+from earshift.store.handles import Handles
 from earshift.store.imports import Imported, Imports
 from earshift.store.people import People
 from earshift.store.results import Results
@@ -55,6 +56,7 @@ class Store(
     Signatures,
     Standings,
     Audit,
+    Handles,
 ):
     """One database of records. A context manager; calls may come from any thread.
 

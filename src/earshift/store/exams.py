@@ -19,9 +19,9 @@ from earshift.records import (
 )
 from earshift.store import checks, people, rows, texts
 from earshift.store import tables as t
-from earshift.store.audit import give_handles
 from earshift.store.database import reading, writing
 from earshift.store.errors import ExamChanged, NoSuchRow, StoreConflict, StoreError
+from earshift.store.handles import give_handles
 from earshift.store.rows import Part
 
 

@@ -13,10 +13,10 @@ from earshift.engine.checks import whole
 from earshift.records import Person
 from earshift.store import chain, checks, rows, texts
 from earshift.store import tables as t
-from earshift.store.audit import give_handles
 from earshift.store.database import CODES_LOCK, reading, write_in_parts, writing
 from earshift.store.errors import NoSuchRow, StoreConflict, StoreError
 from earshift.store.forgetting import forget
+from earshift.store.handles import give_handles
 from earshift.store.rows import Part
 
 EMPLOYMENT = ("department", "job", "hired_on", "left_on")

@@ -22,9 +22,9 @@ from earshift.records import (
 )
 from earshift.store import checks, devices, exams, people, results, rows, texts, trials
 from earshift.store import tables as t
-from earshift.store.audit import give_handles
 from earshift.store.database import reading, writing
 from earshift.store.errors import NoSuchRow, StoreError
+from earshift.store.handles import give_handles
 from earshift.store.rows import Part
 
 BATCH = 200  # visits held at once when all are read

@@ -1,36 +1,20 @@
 """The audit as admins read it: who saw and did what, and whom and what each line is about."""
 
-from collections.abc import Iterator, Mapping
 from datetime import date, datetime, time, timedelta
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel
-from sqlalchemy import Connection, Select, Text, cast, literal, or_, select, union_all
 
 from earshift.clinic.site import BY_NAME
 from earshift.days import zone_info
 from earshift.records import AuditEntry
-from earshift.store import tables as t
-from earshift.store.database import reading
-from earshift.store.people import records_of
+from earshift.store.subjects import Behind
 from earshift.web import models as m
 from earshift.web.here import Here
 from earshift.web.identity import Admin
 
 router = APIRouter()
-
-# Whose a row is: the columns that lead from it to another, the nearest first.
-BELONGS = {
-    "trial_id": "trials",
-    "exam_id": "exams",
-    "visit_id": "visits",
-    "person_id": "people",
-    "user_id": "users",
-    "device_id": "devices",
-}
-SAID = ("id", "name", "kind", "ear", *BELONGS)  # all that a line says of the rows behind it
-OF_VISITS = ("link", "release")  # keys whose name is the visit's row
 
 
 class AuditPerson(BaseModel):
@@ -90,8 +74,6 @@ def audit(
     """
     whose = None if person is None else here.row("people", person)
     zone = here.settings.zone
-    with reading(here.store.engine) as connection:
-        people = None if whose is None else records_of(connection, whose)
     found = here.store.audit(
         after=after,
         limit=limit,
@@ -100,10 +82,9 @@ def audit(
         newest_first=newest_first,
         since=None if first is None else _midnight(first, zone),
         before=None if last is None else _midnight(last + timedelta(1), zone),
-        subjects=None if people is None else _subjects_of(people),
+        person=whose,
     )
-    with reading(here.store.engine) as connection:
-        behind = _Behind(connection, {entry.subject for entry in found})
+    behind = here.store.what_is_behind(entry.subject for entry in found)
     here.viewed(identity, "audit" if whose is None else f"people:{whose}", audit=True)
     lines = _in_full(here, found, behind)
     return AuditPage(entries=lines, next=lines[-1].id if len(lines) == limit else None)
@@ -113,78 +94,7 @@ def _midnight(day: date, zone: str) -> datetime:
     return datetime.combine(day, time(0), zone_info(zone))
 
 
-def _subjects_of(people: list[int]) -> Select[Any]:
-    """The subjects of all rows that belong to these records of one person."""
-    own = {"people": select(t.people.c.id).where(t.people.c.id.in_(people))}
-
-    def ids_of(name: str) -> Select[Any] | None:
-        if name not in own:
-            columns = t.metadata.tables[name].c
-            above = [(via, ids_of(BELONGS[via])) for via in BELONGS if via in columns]
-            belongs = [columns[via].in_(ids) for via, ids in above if ids is not None]
-            if not belongs:
-                return None
-            own[name] = select(columns.id).where(or_(*belongs))
-        return own[name]
-
-    audited = [table for table in t.metadata.sorted_tables if table.info["chained"]]
-    parts = []
-    for name in [table.name for table in audited if table is not t.texts]:
-        ids = ids_of(name)
-        if ids is not None:
-            row = ids.subquery()
-            parts.append(select((literal(f"{name}:") + cast(row.c.id, Text)).label("subject")))
-    visits = own["visits"].subquery()
-    of_visit = t.keys.c.name == literal("visits:") + cast(visits.c.id, Text)
-    links = select(t.keys.c.id).where(of_visit, t.keys.c.kind.in_(OF_VISITS)).subquery()
-    parts.append(select((literal("keys:") + cast(links.c.id, Text)).label("subject")))
-    return select(union_all(*parts).subquery().c.subject)
-
-
-class _Behind:
-    """The rows that lines are about, and all that those belong to."""
-
-    def __init__(self, connection: Connection, subjects: set[str]) -> None:
-        self._rows: dict[str, Mapping[str, Any]] = {}
-        wanted = subjects
-        while wanted:
-            self._read(connection, wanted)
-            above = {one for subject in wanted for one in self._above(subject)}
-            wanted = above - self._rows.keys()
-
-    def _read(self, connection: Connection, subjects: set[str]) -> None:
-        ids: dict[str, list[int]] = {}
-        for subject in subjects:
-            name, _, number = subject.partition(":")
-            if name in t.metadata.tables and number.isdigit():
-                ids.setdefault(name, []).append(int(number))
-        for name, of_table in ids.items():
-            columns = t.metadata.tables[name].c
-            said = [columns[one] for one in SAID if one in columns]
-            for row in connection.execute(select(*said).where(columns.id.in_(of_table))):
-                self._rows[f"{name}:{row.id}"] = row._asdict()
-
-    def _above(self, subject: str) -> Iterator[str]:
-        row = self._rows.get(subject, {})
-        if subject.startswith("keys:") and row.get("kind") in OF_VISITS:
-            yield row["name"]
-        for column, name in BELONGS.items():
-            if row.get(column) is not None:
-                yield f"{name}:{row[column]}"
-
-    def row(self, subject: str) -> Mapping[str, Any]:
-        return self._rows.get(subject, {})
-
-    def one(self, name: str, subject: str) -> int | None:
-        """The nearest row of a table that a subject is or belongs to."""
-        if subject.startswith(f"{name}:"):
-            found: int | None = self.row(subject).get("id")
-            return found
-        above = (self.one(name, one) for one in self._above(subject))
-        return next((one for one in above if one is not None), None)
-
-
-def _in_full(here: Here, found: list[AuditEntry], behind: _Behind) -> list[AuditLine]:
+def _in_full(here: Here, found: list[AuditEntry], behind: Behind) -> list[AuditLine]:
     """The lines, each with what is behind it. Whoever was erased has no name and no address."""
     of = {
         name: {entry.id: behind.one(name, entry.subject) for entry in found}
@@ -207,13 +117,13 @@ def _in_full(here: Here, found: list[AuditEntry], behind: _Behind) -> list[Audit
 
     def line(entry: AuditEntry) -> AuditLine:
         person, exam, device, user = (of[name][entry.id] for name in of)
-        name, _, number = entry.subject.partition(":")
+        name = entry.subject.partition(":")[0]
         row, test = behind.row(entry.subject), tests.get(exam or 0)
         shown = AuditLine(
             id=entry.id, at=entry.at, author=entry.author, action=entry.action,
             subject=entry.subject, reason=entry.reason,
         )  # fmt: skip
-        shown.gone = number.isdigit() and name in t.metadata.tables and not row
+        shown.gone = behind.is_gone(entry.subject)
         if person is not None and person in living:
             shown.person = AuditPerson(id=handle["people"][person], code=people[person].code)
         elif person is not None:

@@ -434,6 +434,7 @@ class Play(Answer):
     """All that a player needs: what to play now, through what, when, and how loud at most."""
 
     state: str  # check, held, play, done, over, ended
+    held_by_examiner: bool = False
     exam: Counted
     ear: str  # right, left or both; each presentation has its own
     sound: SoundShown

@@ -116,14 +116,18 @@ class NewWorkRelation(Input):
     reason: Words
 
 
+class NoiseChecked(Answer):
+    words: str
+    too_loud: bool
+
+
 class NoiseShown(Answer):
     measured_on: date
     device: str | None
     room: str
     instrument: str
     levels: dict[str, float]
-    checks: list[str]  # one sentence for each kind of earphones with a limit, or its device's
-    too_loud: bool
+    checks: list[NoiseChecked]  # for each kind of earphones with a limit, or its device's
     author: str
 
 

@@ -10,7 +10,7 @@ from earshift.acts import ShiftFinding
 from earshift.clinic.devices import default_device, device_today
 from earshift.clinic.findings import findings_of
 from earshift.clinic.practice import PROBLEMS
-from earshift.clinic.session import CATCH_EVERY, Session
+from earshift.clinic.session import CATCH_EVERY, HELD, Session
 from earshift.clinic.view import ExamView, KnownProbabilities, TrialView, p_changed_by_tone
 from earshift.devices.delivery import Delivery
 from earshift.devices.sound import RELATIVE_ZERO_DBFS
@@ -515,6 +515,7 @@ def play(session: Session, position: m.Counted) -> m.Play:
         )
     return m.Play(
         state=state[session.record.state] if session.held is None else "held",
+        held_by_examiner=(session.held or "").startswith(HELD),
         exam=position,
         ear=session.record.ear,
         sound=sound(delivery),

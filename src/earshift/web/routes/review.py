@@ -215,8 +215,10 @@ def room_noise(here: Here, user: Examiner) -> list[r.NoiseShown]:
                 room=one.room,
                 instrument=one.instrument,
                 levels=one.levels,
-                checks=[check.words for check in checks],
-                too_loud=any(check.state == OVER for check in checks),
+                checks=[
+                    r.NoiseChecked(words=check.words, too_loud=check.state == OVER)
+                    for check in checks
+                ],
                 author=one.author,
             )
         )

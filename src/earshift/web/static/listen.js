@@ -106,7 +106,7 @@ async function proceed(play) {
   if (play.state === "check" || play.state === "play") {
     await setUp(play);
   } else if (play.state === "held") {
-    await waitForExaminer();
+    await waitForExaminer(play);
   } else if (play.state === "done") {
     show("done");
   } else {
@@ -116,8 +116,12 @@ async function proceed(play) {
   }
 }
 
-/** Only the examiner lets the test continue. */
-async function waitForExaminer() {
+/**
+ * Only the examiner lets the test continue.
+ * @param {Play} play
+ */
+async function waitForExaminer({ held_by_examiner: byExaminer }) {
+  byId("held-why").textContent = t(byExaminer ? "listen.held.by_examiner" : "listen.held.by_itself");
   show("held");
   let play;
   do {

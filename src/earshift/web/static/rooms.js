@@ -26,8 +26,8 @@ function line(noise) {
   return el("li", {},
     el("p", {}, el("strong", {}, noise.measured_on), " ", el("span", { dir: "auto" }, where)),
     el("p", {}, levels),
-    noise.checks.map((text) =>
-      el("p", { class: text.startsWith("TOO LOUD") ? "caution" : "hint" }, text)),
+    noise.checks.map((check) =>
+      el("p", { class: check.too_loud ? "caution" : "hint" }, check.words)),
     el("p", { class: "hint", dir: "auto" }, by));
 }
 
