@@ -133,7 +133,7 @@ bench-serve: $(STAMP) ## up to a hundred listeners at once, write docs/benchmark
 	$(BIN)/python benchmarks/serve_bench.py --write docs
 
 bench-store: $(STAMP) ## speed of the store with 100,000 people, write docs/benchmarks-store.md
-	$(BIN)/python benchmarks/store_bench.py --people 100000 --write docs
+	$(BIN)/python benchmarks/store_bench.py --people 100000 --imported 5000 --write docs
 
 # The figures of docs/results.md: about four hours on 2 cores, resumable. DATA holds the real ears.
 DATA ?= ../shared/data
