@@ -54,7 +54,7 @@ def confined(settings: dict[str, str], folder: Path, caches: Path, sockets: Path
     assert settings["ProtectSystem"] == "strict"
     assert settings["NoNewPrivileges"] == settings["ProtectHome"] == settings["PrivateTmp"] == "yes"
     state, cache = settings["StateDirectory"], settings["CacheDirectory"]
-    base = shlex.quote(sys.base_prefix)
+    needed = " ".join(map(shlex.quote, (sys.base_prefix, sys.prefix, str(ROOT))))
     programs = f"{sys.prefix}/bin/"
     before = settings["ExecStartPre"].replace("/opt/earshift/bin/", programs)
     serve = settings["ExecStart"].replace("/opt/earshift/bin/", programs)
@@ -66,15 +66,19 @@ mkdir /var/lib/{state} /var/cache/{cache}
 mount --bind {folder}/state /var/lib/{state}
 mount --bind {caches} /var/cache/{cache}
 mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /run/postgresql /run/base
+mkdir -p /run/postgresql
 mount --bind {sockets} /run/postgresql
-# Python itself may lie in a home; nothing else of any home is there.
-mount --bind {base} /run/base
+# Python and this project may lie in a home or in /tmp; nothing else of these is there.
+for where in {needed}; do mkdir -p "/run/kept$where"; mount --bind "$where" "/run/kept$where"; done
 mount -t tmpfs -o mode=755 tmpfs /home
 mount -t tmpfs -o mode=755 tmpfs /root
-mkdir -p {base}
-mountpoint -q {base} || [ -n "$(ls -A {base})" ] || mount --bind /run/base {base}
 mount -t tmpfs -o mode=1777 tmpfs /tmp
+for where in {needed}; do
+    [ -z "$(ls -A "$where" 2> /dev/null)" ] || continue
+    mkdir -p "$where"
+    mount --bind "/run/kept$where" "$where"
+    mount -o remount,bind,ro "$where"
+done
 for where in /home /root /var/lib /var/cache /run /; do mount -o remount,bind,ro $where; done
 exec setpriv --reuid {NOBODY} --regid {NOBODY} --clear-groups --no-new-privs \\
     env -i PATH=/usr/bin:/bin HOME=/nonexistent LANG=C.UTF-8 {given} \\

@@ -323,12 +323,42 @@ def test_who_was_here_before_hears_a_tone_after_two_clicks(
     expect(page.locator("#as-last")).to_be_hidden()
 
 
+def test_the_worklist_leads_to_the_test_that_ends_its_line(
+    page: Page, address: str, clinic: Clinic
+) -> None:
+    person = clinic.person("Cora Changed", "cora", references=("right", "left"))
+    test = clinic.begin(person, ears=["right"])
+    clinic.answer(test["exams"][0]["id"], ear(REFERENCE, worse_db=30))
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/worklist")
+    line = page.locator("tr", has_text="Cora").filter(has_text="Full audiogram after a change")
+    line.get_by_role("link", name="Full audiogram", exact=True).click()
+    expect(page.get_by_role("radio", name="Full exam")).to_be_checked()
+    expect(page.get_by_role("radio", name="Right ear", exact=True)).to_be_checked()
+    expect(page.locator("#counts-not")).to_be_hidden()
+    page.get_by_role("radio", name="Screen for change").check()
+    expect(page.locator("#counts-not")).to_contain_text("does not count")
+    # Nothing to compare with: a screen is not proposed.
+    page.goto(f"{address}/people/{clinic.person('Nora New', 'nora')}/test?ears=nothing")
+    expect(page.get_by_role("radio", name="Full exam")).to_be_checked()
+    expect(page.locator("input[name=ears]:checked")).to_have_count(1)
+
+
+def test_a_page_with_nothing_to_show_says_so_and_leads_home(page: Page, address: str) -> None:
+    sign_in(page, address, "bob")
+    page.goto(f"{address}/people/nonsense")
+    expect(page.get_by_role("alert").last).to_contain_text("There is nothing with this id here.")
+    expect(page.get_by_role("heading", level=1)).to_have_text("That did not work")
+    page.get_by_role("link", name="Go to the start page").click()
+    expect(page).to_have_url(f"{address}/")
+
+
 def test_refusals_are_said_beside_the_button(
     page: Page, address: str, past: dict[str, str]
 ) -> None:
     """A screen without a reference cannot begin; the server's own sentence says why."""
     sign_in(page, address, "bob")
-    settled(page, f"{address}{past['new person']}/test")
+    settled(page, f"{address}{past['new person']}/test?kind=screen")
     page.get_by_role("button", name="Start the test").click()
     expect(page.locator("#problem")).to_contain_text("to compare with")
     expect(page.locator("#warnings")).to_contain_text("to compare with")

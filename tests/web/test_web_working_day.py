@@ -192,7 +192,7 @@ def test_from_the_roster_to_the_signed_report(
     earlier.write_text(text[0] + "".join(one.partition("\n")[2] for one in text[1:]), "utf-8")
     import_file(desk, "Earlier audiograms", earlier)
     work = desk.work()
-    assert all(why == {"Periodic test Both ears"} for why in work.values()), work
+    assert all(why == {"Periodic full audiogram Both ears"} for why in work.values()), work
     expect(desk.page.locator("#work .late").first).to_have_text(re.compile("OVERDUE by \\d+ days"))
 
     # Una has not changed: two clicks from the worklist to her tones.

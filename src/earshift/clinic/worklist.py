@@ -38,10 +38,10 @@ WHYS = {
     REVIEW: "review: a finding that nobody has signed",
     LETTER: "letter: tell the person of the shift",
     FIRST: "never tested in full",
-    DUE: "periodic test",
+    DUE: "periodic full audiogram",
 }
 # Of a site where screens keep the interval, too.
-FIRST_OF_ANY = "never tested"
+OF_ANY = {FIRST: "never tested", DUE: "periodic test"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ class WorkItem:
     overdue_days: int
     """0 until the day after `by`."""
     exam_id: int | None = None
+    full: bool = False
+    """Whether only a full audiogram of these ears ends it."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +144,7 @@ def windows(settled: dict[str, Settled]) -> dict[str, int]:
 
 def _item(row: WorkRow, wanted: WorkFilter) -> WorkItem:
     by = row.day + wanted.windows[row.why]
-    words = WHYS[row.why] if wanted.by_full or row.why != FIRST else FIRST_OF_ANY
+    by_any = row.why in OF_ANY and not wanted.by_full
     return WorkItem(
         person_id=row.person_id,
         code=row.code,
@@ -150,12 +152,13 @@ def _item(row: WorkRow, wanted: WorkFilter) -> WorkItem:
         department=row.department,
         job=row.job,
         why=row.why,
-        words=words,
+        words=OF_ANY[row.why] if by_any else WHYS[row.why],
         ears=tuple(row.ears.split()),
         since=date.fromordinal(row.day),
         by=date.fromordinal(by),
         overdue_days=max(0, wanted.today - by),
         exam_id=row.exam_id,
+        full=row.why in (FIRST, DUE, AUDIOGRAM) and not by_any,
     )
 
 

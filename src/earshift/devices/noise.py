@@ -54,7 +54,9 @@ class NoiseCheck:
         bands = ", ".join(
             f"{band} Hz {level:g} dB (limit {limit:g})" for band, level, limit in self.over
         )
-        return f"TOO LOUD for {phones}: {bands} ({self.source})"
+        missing = ", ".join(f"{band} Hz" for band in self.missing)
+        and_missing = f"; not measured at {missing}" if missing else ""
+        return f"TOO LOUD for {phones}: {bands} ({self.source}){and_missing}"
 
 
 def check_noise(levels: Mapping[str, float], transducer: str) -> NoiseCheck:

@@ -19,6 +19,7 @@ class WorkItem(Answer):
     on: date  # by when
     overdue_days: int  # 0 until the day after
     exam: ExamSummary | None
+    full: bool  # whether only a full audiogram of these ears ends it
 
 
 class Worklist(Answer):

@@ -129,6 +129,7 @@ class HistoryPoint(Answer):
     kind: str
     unit: str
     thresholds: dict[str, float]  # where tones were given
+    intervals: dict[str, tuple[float, float]]  # of these, where known: 95 %
     no_response: dict[str, float]  # the level up to which nothing was heard
     p_changed: float | None
     decision: str | None

@@ -199,6 +199,11 @@ def _point(
         kind=exam.kind,
         unit=exam.unit,
         thresholds=levels,
+        intervals={
+            f"{t['frequency_hz']:g}": (t["low_db_hl"], t["high_db_hl"])
+            for t in shown.get("thresholds", ())
+            if f"{t['frequency_hz']:g}" in levels
+        },
         no_response=silent,
         p_changed=verdict.get("p_changed"),
         decision=verdict.get("decision"),
@@ -219,6 +224,7 @@ def exam(
     listens, plays = session.delivery.answered_by == "listener", session.delivery.sound is not None
     by_itself = plays and session.held is None
     not_here = {"link": not listens, "release": not listens, "answer": listens, "resume": by_itself}
+    not_here["finish"] = not session.trials  # nothing would be known: abandon it
     can = [action for action in can if not not_here.get(action, False)]
     return m.Exam(
         **summary(store, record, findings_of_exam(store, record)).model_dump(),

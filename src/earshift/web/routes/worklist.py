@@ -84,6 +84,7 @@ def _items(here: Clinic, items: tuple[day.WorkItem, ...]) -> list[d.WorkItem]:
             on=item.by,
             overdue_days=item.overdue_days,
             exam=exams.get(item.exam_id or 0),
+            full=item.full,
         )
         for item in items
     ]

@@ -8,7 +8,7 @@ import { BOTH, EARS } from "./ears.js";
 import { capital, nameOf } from "./format.js";
 import { linkPanel } from "./link.js";
 import { complain, formOf, giveUp, handle, inputOf, onSubmit, reasonOf, setHeading, typed } from "./page.js";
-import { choose, remember, remembered } from "./usual.js";
+import { NOTCH, fillIn, remember } from "./usual.js";
 
 const YES_NO = /** @type {const} */ ([
   "cold_or_earache", "loud_noise_24h", "tinnitus", "hearing_aids_out",
@@ -18,7 +18,6 @@ const WORDS = /** @type {const} */ ([
   "examiner_certificate", "remarks",
 ]);
 const REMEMBERED = ["kind", "rule", "device", "answered_by", "mode"];
-const NOTCH = "notch"; // asked in place of a rule
 const names = { person: handle() };
 const form = formOf("plan");
 const known = {
@@ -26,6 +25,7 @@ const known = {
   devices: /** @type {Device[]} */ ([]),
   references: /** @type {PersonFile["references"]} */ ([]),
   comparison: /** @type {Record<string, string>} */ ({}),
+  screensCount: true, // as a periodic audiogram
 };
 
 /** @param {string} name */
@@ -45,6 +45,7 @@ async function load() {
     get("/api/settings"),
   ]);
   askForQuiet(settings);
+  known.screensCount = settings.find((each) => each.name === "screen_keeps_interval")?.value === true;
   Object.assign(known, { rules, devices, references: person.references });
   setHeading(t("begin.heading_of", { name: nameOf(person) }));
   fill(
@@ -53,7 +54,7 @@ async function load() {
     el("option", { value: NOTCH }, t("begin.notch")),
   );
   byId("device").append(...devices.map((each) => el("option", { value: each.id }, each.name)));
-  fillIn(person.last_test);
+  fillIn(form, known, person.last_test);
   refresh();
   await compare();
 }
@@ -66,27 +67,6 @@ function askForQuiet(settings) {
   const n = Number(settings.find((each) => each.name === "baseline_quiet_hours")?.value);
   fill(byId("hours_since_noise-hint"), t("begin.hours_hint", { n }));
   Object.assign(inputOf("hours_since_noise").dataset, { caution: t("warning.hours", { n }), cautionBelow: n });
-}
-
-/**
- * As this person was tested last, else as on this workstation, else the site's usual device. What
- * an examiner consents to is asked anew each time.
- * @param {PersonFile["last_test"]} last
- */
-function fillIn(last) {
-  const usual = known.devices.find((each) => each.default)?.id;
-  const here = remembered();
-  choose(form, { device: usual, ...here });
-  if (!last) return;
-  const rule = last.notch ? NOTCH : last.rule;
-  const { kind, device: on, answered_by, mode, ears: tested } = last;
-  const others = rule ? { rule } : {};
-  choose(form, {
-    kind, device: on ?? here.device ?? usual, answered_by, mode, ears: tested.join(" "), ...others,
-  });
-  fill(byId("as-last"), t("begin.as_last", { day: last.on }));
-  byId("as-last").hidden = false;
-  if (new URLSearchParams(location.search).has("as")) byId("start").focus();
 }
 
 /** Ask what to know of the chosen device beside each reference, and say it. */
@@ -109,13 +89,15 @@ function comparisonCautions() {
 function refresh() {
   const one = device();
   byId("of-screen").hidden = !isScreen();
+  byId("counts-not").hidden = !isScreen() || known.screensCount;
   showRule();
   const compared = isScreen() && !isNotch();
   fill(byId("references"), compared ? ears().map((ear) => referenceField(ear, one)) : []);
   fill(byId("device-state"), one ? deviceLines(one) : []);
   byId("of-levels").hidden = one !== null && one.unit !== "dB HL";
   offerOnlyPossible(one);
-  const ofDevice = one?.warnings ?? [t("warning.unlisted")];
+  const said = one?.warnings.filter((text) => text !== one.blocked); // that is said above
+  const ofDevice = said ?? [t("warning.unlisted")];
   warn("device-warnings", [...ofDevice, ...comparisonCautions()]);
   warn("warnings", checklistCautions());
 }
@@ -145,6 +127,7 @@ function showRule() {
 function offerOnlyPossible(one) {
   const possible = one?.answered_by ?? ["examiner"];
   byId("one-by-one").hidden = one?.sound !== "relative";
+  byId("needs-player").hidden = possible.includes("listener");
   for (const input of form.querySelectorAll("input")) {
     if (input.name === "answered_by") input.disabled = !possible.includes(input.value);
     const [name, value] = (input.dataset.needs ?? "").split("=");

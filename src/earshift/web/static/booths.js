@@ -3,7 +3,7 @@
 
 import { getIfChanged } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
-import { decisionBadge, localTime, nameOf } from "./format.js";
+import { decisionBadge, localTime, nameOf, stateText } from "./format.js";
 import { complain, say } from "./page.js";
 import { isLost } from "./refusal.js";
 import { table } from "./table.js";
@@ -15,9 +15,8 @@ const LOOK_MS = 2000;
 
 /** @param {Visit["exams"][number]} exam */
 function line(exam) {
-  const name = t("exam.tab", {
-    ear: word("ear", exam.ear), kind: word("kind", exam.kind), state: word("state", exam.state),
-  });
+  const state = stateText(exam.state, exam.answered);
+  const name = t("exam.tab", { ear: word("ear", exam.ear), kind: word("kind", exam.kind), state });
   const over = !["open", "paused"].includes(exam.state);
   const far = t(over ? "booths.answered" : "booths.far", { answered: exam.answered, at_most: exam.at_most });
   return el("li", {},

@@ -176,7 +176,7 @@ async function save() {
     walk = null;
     memory.keep(walk);
     const said = saved.establishes ? t("daily_check.known_now", { listener })
-      : saved.failed ? t("daily_check.failed") : t("daily_check.passed");
+      : saved.failed ? t("daily_check.saved_failed") : t("daily_check.saved_passed");
     const kind = saved.failed ? "badge changed" : "badge unchanged";
     const mark = saved.establishes ? null
       : el("p", { class: "verdict" },

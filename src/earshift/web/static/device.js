@@ -41,7 +41,10 @@ function show(device) {
     ],
     ...fingerprintFacts(device),
   ]);
+  // Of a device that is blocked nothing helps but a calibration.
+  byId("guided").classList.toggle("main", !device.blocked);
   const button = byId("default");
+  button.hidden = device.blocked !== null && !device.default;
   button.textContent = device.default ? t("device.not_default") : t("device.make_default");
   button.dataset.default = String(!device.default);
   // An audiometer sets its own levels: there is nothing to convert, so no table.

@@ -6,7 +6,7 @@ import { createDesk } from "./desk.js";
 import { createDeskSetup } from "./desk_setup.js";
 import { createActions } from "./exam_actions.js";
 import { ExamState } from "./exam_state.js";
-import { nameOf } from "./format.js";
+import { localTime, nameOf } from "./format.js";
 import { linkPanel } from "./link.js";
 import { liveView } from "./live.js";
 import { complain, giveUp, handle, say, setHeading } from "./page.js";
@@ -66,10 +66,18 @@ function showListener(exam) {
     byId("link"), exam.visit, () => state.look().catch(complain),
     () => state.exam.link !== null,
   );
-  const text = !exam.link ? t("exam.no_link")
-    : exam.held ? word("held", exam.held) : word("listener", exam.play?.state ?? "check");
+  link.show(exam.link !== null);
   byId("listener-state").className = exam.held ? "caution" : "";
-  if (byId("listener-state").textContent !== text) byId("listener-state").textContent = text;
+  listenerText(exam).then((text) => {
+    if (byId("listener-state").textContent !== text) byId("listener-state").textContent = text;
+  }, complain);
+}
+
+/** @param {Exam} exam */
+async function listenerText({ link: given, held, play }) {
+  if (!given) return t("exam.no_link");
+  const standing = held ? word("held", held) : word("listener", play?.state ?? "check");
+  return t("exam.link_until", { state: standing, at: await localTime(given.expires_at) });
 }
 
 /** Look about once a second while the page is seen; a lost connection is said once and retried. */

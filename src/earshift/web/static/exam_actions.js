@@ -23,8 +23,10 @@ export function createActions(state) {
     const key = `${offered.join()} ${exam.released} ${following?.exam}`;
     if (place.dataset.offered === key) return;
     place.dataset.offered = key;
+    const other = otherEar();
     const made = [
       ...(following ? [nextLink(following)] : []),
+      ...(other ? [otherLink(other)] : []),
       ...offered.map((name) => actionButton(name)),
       ...(offered.includes("retest") && exam.ear === BOTH ? EARS.map((ear) => actionButton("retest", ear)) : []),
     ];
@@ -48,6 +50,21 @@ export function createActions(state) {
     const { exam } = state;
     if (!["done", "abandoned"].includes(exam.state)) return null;
     return exam.ears_of_visit.find((one) => ["open", "paused"].includes(one.state)) ?? null;
+  }
+
+  /** The ear that this visit has nothing of, when the other one is done. */
+  function otherEar() {
+    const { exam } = state;
+    if (exam.state !== "done" || exam.mode === "simulated") return null;
+    const seen = exam.ears_of_visit.map((one) => one.ear);
+    return seen.includes(BOTH) ? null : (EARS.find((ear) => !seen.includes(ear)) ?? null);
+  }
+
+  /** @param {Ear} ear */
+  function otherLink(ear) {
+    const { exam } = state;
+    const href = `/people/${exam.person.id}/test?kind=${exam.kind}&ears=${ear}`;
+    return el("a", { class: "button", href }, t("exam.other_ear", { ear: word("the_ear", ear) }));
   }
 
   /** @param {Exam["ears_of_visit"][number]} one */

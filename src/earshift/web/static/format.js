@@ -11,14 +11,22 @@ export function nameOf(person) {
 }
 
 /**
- * A moment in the time zone of the site.
+ * How a test stands. One that waits for its first tone was not paused by anybody.
+ * @param {string} state
+ * @param {number} answered
+ */
+export const stateText = (state, answered) =>
+  state === "paused" && answered === 0 ? t("state.not_begun") : word("state", state);
+
+/**
+ * A moment in the time zone of the site, its day as days are written everywhere here.
  * @param {string} moment
  */
 export async function localTime(moment) {
   const { zone } = await whoAmI();
   /** @type {Intl.DateTimeFormatOptions} */
-  const options = { dateStyle: "medium", timeStyle: "short", timeZone: zone };
-  return new Intl.DateTimeFormat(document.documentElement.lang, options).format(new Date(moment));
+  const options = { dateStyle: "short", timeStyle: "short", timeZone: zone };
+  return new Intl.DateTimeFormat("sv", options).format(new Date(moment)); // 2026-03-01 14:05
 }
 
 /**

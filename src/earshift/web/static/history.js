@@ -53,9 +53,9 @@ function baselineAgainstNow(ear, points, baseline) {
 /**
  * @param {HistoryPoint} point
  */
-function readingsOf({ thresholds, no_response: silent }) {
+function readingsOf({ thresholds, intervals, no_response: silent }) {
   return Object.entries({ ...thresholds, ...silent }).map(([hz, level]) => ({
-    frequency_hz: Number(hz), level, low: null, high: null,
+    frequency_hz: Number(hz), level, low: intervals[hz]?.[0] ?? null, high: intervals[hz]?.[1] ?? null,
     censored: hz in silent ? "above" : null,
   }));
 }

@@ -29,6 +29,7 @@ export function linkPanel(place, visit, changed = () => {}, inUse = () => false)
       await remove(link);
       given = false;
       fill(shown);
+      show(false);
       say(t("link.ended"));
       changed();
     }),
@@ -63,10 +64,18 @@ export function linkPanel(place, visit, changed = () => {}, inUse = () => false)
       el("p", { class: "hint" }, t("link.until", { at: await localTime(made.expires_at) })),
       el("div", { class: "row" }, copy, open),
     );
-    make.textContent = t("link.again");
-    make.classList.remove("main"); // it would end the link that was just made
+    show(true);
     address.focus();
     changed();
   }
-  return { create };
+  /**
+   * A new link would end one that works: then that is not the first thing to do.
+   * @param {boolean} works
+   */
+  function show(works) {
+    make.textContent = works ? t("link.again") : t("link.make");
+    make.classList.toggle("main", !works);
+    end.hidden = !works;
+  }
+  return { create, show };
 }

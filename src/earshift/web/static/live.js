@@ -3,7 +3,7 @@
 
 import { audiogram } from "./audiogram.js";
 import { byId, el, fill, t, word } from "./dom.js";
-import { decibels, decisionBadge, hertz, percent, small } from "./format.js";
+import { decibels, decisionBadge, hertz, percent, small, stateText } from "./format.js";
 import { probability, questionOf } from "./probability.js";
 import { shiftPicture } from "./shifts.js";
 import { facts, table } from "./table.js";
@@ -14,6 +14,12 @@ const WORTH_SAYING = 0.01; // as in the engine: no decision while the doubt is l
 export function liveView() {
   const pictures = picturesByEar();
   let running = false;
+  let opened = false;
+  /** Of a full exam the thresholds are the result: they need not be asked for. */
+  function openNumbers() {
+    opened = true;
+    for (const numbers of byId("audiogram").querySelectorAll("details")) numbers.open = true;
+  }
   return {
     /**
      * @param {Live} live
@@ -29,6 +35,7 @@ export function liveView() {
       const notes = live.notes.filter((note) => !live.words.includes(note));
       fill(byId("live-notes"), notes.map((note) => el("li", {}, note)));
       pictures.draw(live, next);
+      if (over && !live.decision && !opened) openNumbers();
       fill(byId("tones"), trialsOf(live));
     },
   };
@@ -113,7 +120,7 @@ function picturesOf(ear, named) {
 function showVerdict(live, over) {
   const badge = over && live.decision
     ? decisionBadge(live.decision, live.next_step)
-    : el("span", { class: "badge open" }, word("state", live.state));
+    : el("span", { class: "badge open" }, stateText(live.state, live.trials.length));
   // Older results have all of their words in one.
   const first = live.sentence || live.words;
   const sentence = over ? first : t("live.so_far", { words: first });

@@ -4,6 +4,7 @@
 import { withPassword } from "./again.js";
 import { post } from "./api.js";
 import { byId, el, fill, t, word } from "./dom.js";
+import { capital } from "./format.js";
 import { Refusal, asksFor, isLost } from "./refusal.js";
 
 /** The handle in this page's address. */
@@ -47,22 +48,25 @@ export function complain(error) {
  * @param {unknown} error
  */
 export function giveUp(error) {
-  complain(error);
+  const reason = reasonOf(error);
   const kept = ["heading", "problem", "message"];
   for (const part of byId("main").children) {
     if (part instanceof HTMLElement) part.hidden ||= !kept.includes(part.id);
   }
-  byId("main").append(el("p", {}, el("a", { class: "button main", href: "/" }, t("error.home"))));
+  setHeading(t("error.heading"));
+  const home = el("a", { class: "button main", href: "/" }, t("error.home"));
+  byId("main").append(el("section", { class: "card narrow", role: "alert" }, el("p", {}, reason), el("p", {}, home)));
 }
 
 /**
  * @param {unknown} error
- * @returns {string}
+ * @returns {string} a sentence
  */
 export function reasonOf(error) {
   if (!(error instanceof Refusal)) throw error;
   if (isLost(error)) return t("error.offline");
-  return error.message || word("error", error.status);
+  const text = capital(error.message || word("error", error.status));
+  return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
 /**

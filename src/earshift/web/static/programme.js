@@ -15,20 +15,20 @@ function asked() {
 }
 
 /**
- * So many, and what part of those tested that is, with its interval.
- * @param {number} n
- * @param {number[] | null | undefined} share
- */
-function counted(n, share) {
-  const [p, low, high] = (share ?? []).map(percent);
-  return share ? t("programme.share", { n, p, low, high }) : n;
-}
-
-/**
  * @param {ProgrammeGroup} group
  * @param {string} name
+ * @param {boolean} whole whether it is everybody: of a few people an interval says nothing
  */
-function row(group, name) {
+function row(group, name, whole = false) {
+  /**
+   * So many, and what part of those tested that is.
+   * @param {number} n
+   * @param {number[] | null | undefined} share
+   */
+  const counted = (n, share) => {
+    const [p, low, high] = (share ?? []).map(percent);
+    return !share ? n : t(whole ? "programme.share" : "programme.part", { n, p, low, high });
+  };
   return [
     name, group.people, group.due, group.overdue, group.tested, group.audiograms,
     counted(group.confirmed, group.confirmed_share),
@@ -52,7 +52,7 @@ async function show() {
   ];
   const rows = found.groups.map((group) => row(group, group.name ?? t("programme.nameless")));
   const caption = t("programme.caption", { first: found.first, last: found.last });
-  const all = row(found.everybody, t("programme.everybody"));
+  const all = row(found.everybody, t("programme.everybody"), true);
   fill(byId("programme"), table(caption, columns, [...rows, all], { class: "programme labelled" }));
   const query = new URLSearchParams(asked());
   byId("csv", HTMLAnchorElement).href = `/api/programme.csv?${query}`;

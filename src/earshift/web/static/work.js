@@ -2,6 +2,7 @@
 /* Lines of the worklist: who, what of which ears, why, by when, and what to do about it. */
 
 import { el, t, word } from "./dom.js";
+import { BOTH } from "./ears.js";
 import { dayText, nameOf } from "./format.js";
 import { table } from "./table.js";
 
@@ -21,19 +22,39 @@ function byWhen(item) {
   return [dayText(item.on), " ", el("strong", { class: "late" }, late)];
 }
 
-/** @param {WorkItem} item */
-function nextStep(item) {
-  if (item.exam && item.why === "unfinished") {
-    return el("a", { class: "button", href: `/exams/${item.exam.id}` }, t("today.resume"));
-  }
+/**
+ * What would end this line. A periodic test can also be a screen, as last year: it tells of a change
+ * at once, even where it does not keep the interval.
+ * @param {WorkItem} item
+ */
+function nextSteps(item) {
+  /**
+   * @param {string} href
+   * @param {string} text
+   */
+  const step = (href, text) => el("a", { class: "button", href }, text);
+  if (item.exam && item.why === "unfinished") return [step(`/exams/${item.exam.id}`, t("today.resume"))];
   if (item.exam && ["review", "letter"].includes(item.why)) {
     const text = item.why === "review" ? t("work.review") : t("work.letter");
-    return el("a", { class: "button", href: `/visits/${item.exam.visit}/review` }, text);
+    return [step(`/visits/${item.exam.visit}/review`, text)];
   }
+  const test = `/people/${item.person.id}/test`;
   const again = item.why === "due" || item.why === "retest";
-  return el("a", { class: "button", href: `/people/${item.person.id}/test${again ? "?as=last" : ""}` },
-    again ? t("work.as_last") : t("today.test"));
+  return [
+    ...(again ? [step(`${test}?as=last`, t("work.as_last"))] : []),
+    ...(item.full ? [step(`${test}?kind=exam&ears=${sitting(item.ears)}`, t("work.full"))] : []),
+    ...(again || item.full ? [] : [step(test, t("today.test"))]),
+  ];
 }
+
+/**
+ * As the form of a new test names them.
+ * @param {string[]} ears
+ */
+const sitting = (ears) => (ears.length > 1 ? BOTH : ears[0]);
+
+/** @param {WorkItem} item */
+const reasonOf = ({ why, full }) => word("why", why === "due" && full ? "due_full" : why);
 
 /**
  * @param {WorkItem[]} items
@@ -45,7 +66,7 @@ export function workTable(items, { caption, close = null }) {
   const row = (item) => {
     const ears = item.ears.length > 1 ? t("work.both_ears") : word("ear", item.ears[0]);
     /** @type {HTMLElement[]} */
-    const act = [nextStep(item)];
+    const act = nextSteps(item);
     if (close && item.exam && CLOSABLE.includes(item.why)) {
       act.push(el("button", { type: "button", click: () => close(item) }, t("work.close")));
     }
@@ -54,8 +75,8 @@ export function workTable(items, { caption, close = null }) {
       linkTo(item.person),
       item.person.name ? (item.person.code ?? "") : "",
       ...(departments ? [el("span", { dir: "auto" }, item.person.department ?? "")] : []),
-      el("span", { class: "why" }, word("why", item.why), el("span", { class: "hint" }, ` ${ears}`)),
-      el("span", { class: "by" }, byWhen(item)),
+      el("span", { class: "why" }, reasonOf(item), el("span", { class: "hint" }, ` ${ears}`)),
+      el("span", { class: "by", "data-label": t("work.by") }, byWhen(item)),
       el("span", { class: "acts" }, act),
     ];
     return cells;
