@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_clinic_cli import Run, db, run
+from test_clinic_cli import SETTINGS, Run, db, run
 
 __all__ = ["db", "run"]
 ASKED = re.compile(r"ear, (\d+) Hz at (-?\d+) dB HL: heard\? $")
@@ -43,7 +43,7 @@ def check(db: Path, threshold: float, *more: str, quit_after: int | None = None)
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ,
+        env={**os.environ, **SETTINGS},
     )
     assert process.stdin is not None
     assert process.stderr is not None

@@ -113,7 +113,7 @@ def test_one_person_starts_it_follows_the_link_and_stops_it(
             assert page.get(it.link).status_code == 303
             me = page.get("/api/me").json()
             assert (me["name"], me["zone"], me["single_user"]) == ("tester", "Europe/Berlin", True)
-        assert httpx.get(it.link).status_code == 403
+        assert httpx.get(it.link, timeout=60).status_code == 403
         assert it.stop(stop) == 0
         assert it.said[-1] == "Stopped."
         token = it.link.partition("token=")[2]

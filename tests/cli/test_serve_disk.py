@@ -93,7 +93,7 @@ def test_a_full_disk_is_said_and_work_goes_on_when_there_is_room(tmp_path: Path)
                 ):
                     assert refused.status_code == 503, refused.text
                     assert refused.json()["detail"].startswith(FULL), refused.text
-                assert httpx.get(f"{served.address}/api/health").status_code == 200
+                assert httpx.get(f"{served.address}/api/health", timeout=60).status_code == 200
                 status, waits = readiness(served)
                 assert (status, waits[0]) == (503, "disk-full")
                 disk.resize("64m")
@@ -124,7 +124,7 @@ def test_a_database_that_is_read_only_is_said_and_work_goes_on_when_it_is_not(
                 for refused in (work.until_refused(work.add), work.give(answer), work.add()):
                     assert refused.status_code == 503, refused.text
                     assert refused.json()["detail"].startswith(READ_ONLY), refused.text
-                assert httpx.get(f"{served.address}/api/health").status_code == 200
+                assert httpx.get(f"{served.address}/api/health", timeout=60).status_code == 200
                 assert readiness(served) == (503, ["database-read-only"])
                 server.setting("default_transaction_read_only", "off")
                 wait_until_ready(served)
@@ -154,7 +154,7 @@ def test_a_full_disk_under_postgresql_is_said_and_work_goes_on_when_there_is_roo
                     refused = work.until_refused(work.add)
                     assert refused.status_code == 503, refused.text
                     assert refused.json()["detail"].startswith((FULL, LOST)), refused.text
-                    assert httpx.get(f"{served.address}/api/health").status_code == 200
+                    assert httpx.get(f"{served.address}/api/health", timeout=60).status_code == 200
                     disk.resize("160m")
                     server.revive()
                     wait_until_ready(served)

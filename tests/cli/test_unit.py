@@ -54,7 +54,7 @@ def confined(settings: dict[str, str], folder: Path, caches: Path, sockets: Path
     assert settings["ProtectSystem"] == "strict"
     assert settings["NoNewPrivileges"] == settings["ProtectHome"] == settings["PrivateTmp"] == "yes"
     state, cache = settings["StateDirectory"], settings["CacheDirectory"]
-    needed = " ".join(map(shlex.quote, (sys.base_prefix, sys.prefix, str(ROOT))))
+    needed = " ".join(map(shlex.quote, (sys.base_prefix, str(ROOT), sys.prefix)))
     programs = f"{sys.prefix}/bin/"
     before = settings["ExecStartPre"].replace("/opt/earshift/bin/", programs)
     serve = settings["ExecStart"].replace("/opt/earshift/bin/", programs)

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -85,7 +86,9 @@ def files_with(places: list[Path], word: str) -> list[str]:
     found = []
     for place in places:
         for file in [place] if place.is_file() else sorted(place.rglob("*")):
-            if file.is_file() and "pg_wal" not in file.parts:
+            if not file.is_file() or "pg_wal" in file.parts:
+                continue
+            with suppress(FileNotFoundError):  # a server at work deletes files of its own
                 content = file.read_bytes()
                 if word.encode() in content or word.casefold().encode() in content:
                     found.append(file.name)

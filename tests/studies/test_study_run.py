@@ -29,12 +29,12 @@ PATIENCE = 240  # seconds; only a broken program needs them
 
 # One small study, as the library and as the command line spell it.
 CASES = paper_cases(
-    BEST, 3, ("normal", "mild"), ("differential", "random"), 5, max_tones=4, spread_db=3.0,
+    BEST, 12, ("normal", "mild"), ("differential", "random"), 5, max_tones=4, spread_db=3.0,
     until_right=True, least_tones=CURVE_TONES,
 )  # fmt: skip
 COMMAND = [
     "study", "paper", "--classes", "normal,mild", "--strategies", "differential,random",
-    "--reps", "3", "--max-tones", "4", "--seed", "5",
+    "--reps", "12", "--max-tones", "4", "--seed", "5",
 ]  # fmt: skip
 
 

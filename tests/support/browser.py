@@ -26,11 +26,14 @@ QUIET = (
 )
 SOUND_WITHOUT_A_CLICK = "--autoplay-policy=no-user-gesture-required"
 # A page of a busy machine is late, not wrong.
-expect.set_options(timeout=30_000)
+PATIENCE_MS = 60_000
+expect.set_options(timeout=PATIENCE_MS)
 
 
 def launch(playwright: Playwright, *flags: str) -> Browser:
-    return playwright.chromium.launch(executable_path=CHROMIUM, args=[*QUIET, *flags])
+    return playwright.chromium.launch(
+        executable_path=CHROMIUM, args=[*QUIET, *flags], timeout=2 * PATIENCE_MS
+    )
 
 
 # Not for the whole session: as long as it is open no test in this thread could run an event loop.
@@ -56,6 +59,7 @@ def browser(playwright: Playwright) -> Iterator[Browser]:
 def page(browser: Browser) -> Iterator[Page]:
     """A page of its own; a script that fails on it fails the test."""
     context = browser.new_context()
+    context.set_default_timeout(2 * PATIENCE_MS)
     opened = context.new_page()
     problems: list[str] = []
     opened.on("pageerror", lambda error: problems.append(str(error)))

@@ -102,7 +102,7 @@ class PostgresqlServer:
         import psycopg
 
         with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute("SET lock_timeout = '10s'")
+            connection.execute("SET lock_timeout = '60s'")
             connection.execute("DROP SCHEMA public CASCADE")
             connection.execute("CREATE SCHEMA public")
         self._free.append(url)

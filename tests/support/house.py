@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import date, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from playwright.sync_api import Browser, Page
 
 import earshift as es
+from earshift.days import today
 from earshift.web import Settings, create_app
 from support.browser import served
 from support.clinic_day import REFERENCE, Clinic, ear
@@ -41,8 +42,8 @@ class House:
         (preset,) = (r for r in clinic.get("/api/retspl") if r["name"] == "hda200-60318-1")
         self.retspl: dict[str, float] = preset["values"]
         calibration = {
-            "done_on": str(date.today() - timedelta(30)),
-            "due_on": str(date.today() + timedelta(300)),
+            "done_on": str(today("UTC") - timedelta(30)),
+            "due_on": str(today("UTC") + timedelta(300)),
             "laboratory": "Example Lab",
             "coupler": preset["coupler"],
             "kind": "acoustic",

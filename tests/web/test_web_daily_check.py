@@ -110,6 +110,7 @@ def test_a_failed_check_is_red_everywhere(page: Page, house: House) -> None:
     expect(page.locator("#outcome .badge.changed")).to_have_text("Failed")
     expect(page.locator("#points .late").first).to_have_text("+10")
     page.click("text=To the device")
+    expect(page.locator("#history .late").first).to_be_visible()  # the page and its style are there
     red = page.evaluate(
         "() => { const p = document.createElement('p'); p.style.color = 'var(--bad)';"
         " document.body.append(p); return getComputedStyle(p).color; }"

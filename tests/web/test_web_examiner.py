@@ -22,7 +22,7 @@ from playwright.sync_api import (
 from earshift.store.accounts import sha256
 from earshift.web import Settings, create_app
 from earshift.web.pages import ADMIN_PAGES, EXAMINER_PAGES
-from support.browser import served
+from support.browser import PATIENCE_MS, served
 from support.clinic_day import BROWSER, LONG_NAME, REFERENCE, Clinic, ear
 from support.house import QUICK, become_device
 from support.scripted_listener import ScriptedListener
@@ -91,6 +91,7 @@ def past(clinic: Clinic) -> dict[str, str]:
 def signed_in(browser: Browser, address: str) -> Iterator[Page]:
     """An administrator's page, signed in once for all tests that only look."""
     context = browser.new_context(viewport=DESK)
+    context.set_default_timeout(2 * PATIENCE_MS)
     page = context.new_page()
     sign_in(page, address, "ada")
     yield page
@@ -893,7 +894,7 @@ def test_a_deep_link_and_a_note_survive_the_end_of_a_session(
 
 def test_messages_move_nothing(page: Page, address: str, past: dict[str, str]) -> None:
     sign_in(page, address, "bob")
-    page.goto(f"{address}/import")
+    settled(page, f"{address}/import")
     place = "document.getElementById('import').offsetTop"
     before = page.evaluate(place)
     page.get_by_label("From").fill("2001-01-01")

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from sqlalchemy import Engine, event
 from test_web_clinic import HEARING, ZONE, Desk, Listener, answer_to_the_end
 
+from earshift.clinic import session as clinic_session
 from earshift.devices.sound import Timing
 from earshift.store import Store, checks
 from earshift.store.chain import CHAIN_LOCK
@@ -81,7 +83,11 @@ def test_practice_ends_after_the_clock_was_put_back(
     assert "volume" in play["problem"]
 
 
-def test_nobody_answers_faster_than_tones_are_played(desk: Desk, app_store: Store) -> None:
+def test_nobody_answers_faster_than_tones_are_played(
+    desk: Desk, app_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = [1000.0]
+    monkeypatch.setattr(clinic_session, "time", SimpleNamespace(monotonic=lambda: seconds[0]))
     person = desk.person()
     desk.reference(person)
     device = desk.calibrated()
@@ -97,7 +103,7 @@ def test_nobody_answers_faster_than_tones_are_played(desk: Desk, app_store: Stor
     assert "how long" in listener.call("/answer", unmeasured, 422)["detail"]
     assert app_store.trials(exam_id) == ()
     assert listener.call()["presentation"] == asked  # which takes nothing off the time
-    time.sleep((asked["gap_ms"] + usual["window_opens_ms"]) / 1000)
+    seconds[0] += (asked["gap_ms"] + usual["window_opens_ms"]) / 1000
     following = listener.call("/answer", {"trial": asked["trial"], "heard": True})["presentation"]
     assert len(app_store.trials(exam_id)) == 1
     listener.call("/answer", {"trial": following["trial"], "heard": True}, 422)

@@ -246,6 +246,8 @@ def test_a_form_is_not_sent_before_its_script_listens(page: Page, address: str) 
     save = page.get_by_role("button", name="Save")
     with pytest.raises(PlaywrightTimeout):  # nothing takes the click, so nobody thinks it was taken
         save.click(timeout=1000)
+    while not held:
+        page.wait_for_timeout(25)
     held[0].continue_()
     page.get_by_label("Room", exact=True).fill("quiet room")
     save.click()

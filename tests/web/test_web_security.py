@@ -935,9 +935,11 @@ def test_nobody_goes_round_nginx_or_spoofs_an_address(
 ) -> None:
     server, nginx = behind_nginx
     # Straight to the app, as the proxy's own machine is allowed to, but not without TLS.
-    straight = httpx.get(f"{server.address}/api/health", headers={"X-Forwarded-Proto": "http"})
+    straight = httpx.get(
+        f"{server.address}/api/health", headers={"X-Forwarded-Proto": "http"}, timeout=60
+    )
     assert straight.status_code == 403
-    plain = httpx.get(f"{nginx.http}/api/me", headers={"Host": "hearing.example.org"})
+    plain = httpx.get(f"{nginx.http}/api/me", headers={"Host": "hearing.example.org"}, timeout=60)
     assert plain.status_code == 301
     assert plain.headers["location"] == "https://hearing.example.org/api/me"
     with nginx.client() as client:

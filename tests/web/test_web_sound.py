@@ -337,7 +337,7 @@ def test_a_live_tone_tapped_at_the_ears(workshop: Page) -> None:
       const taps = [0, 1].map(() => new AnalyserNode(ctx, { fftSize: 16384 }));
       sounding.tone.ears.connect(ears);
       taps.forEach((tap, channel) => ears.connect(tap, channel));
-      while (ctx.currentTime < sounding.ends - 0.2) await new Promise((go) => setTimeout(go, 20));
+      while (ctx.currentTime < sounding.onset + 1.0) await new Promise((go) => setTimeout(go, 20));
       const read = taps.map((tap) => {
         const samples = new Float32Array(tap.fftSize);
         tap.getFloatTimeDomainData(samples);
@@ -348,7 +348,7 @@ def test_a_live_tone_tapped_at_the_ears(workshop: Page) -> None:
       return { rate: ctx.sampleRate, left: read[0], right: read[1], whole };
     }"""
     given = presentation(3000, 50, "left")
-    timing = {**ONE_PULSE, "pulse_ms": 1200}
+    timing = {**ONE_PULSE, "pulse_ms": 4000}
     live = workshop.evaluate(tap, {"sound": CALIBRATED, "presentation": given, "timing": timing})
     left, rate = np.array(live["left"]), live["rate"]
     assert frequency_of(left, rate) == pytest.approx(3000, rel=0.001)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from support.browser import PATIENCE_MS
 from support.clinic_day import Clinic
-from support.house import House, become_device
+from support.house import QUICK, House, become_device
 from support.scripted_listener import ScriptedListener
 from support.web import PASSWORD, Served, with_users
 
@@ -58,6 +59,7 @@ def house(browser: Browser, server: Restarted) -> Iterator[House]:
 def desk(browser: Browser, house: House) -> Iterator[Page]:
     """The examiner's page; nothing on it fails."""
     context = browser.new_context()
+    context.set_default_timeout(2 * PATIENCE_MS)
     page = context.new_page()
     problems: list[str] = []
     page.on("pageerror", lambda error: problems.append(str(error)))
@@ -78,24 +80,28 @@ def answers(tablet: ScriptedListener) -> int:
 def test_a_test_on_a_tablet_with_all_that_comes_between(
     page: Page, desk: Page, house: House, server: Restarted
 ) -> None:
-    test = house.invite("between", ears=("right", "left"))
+    # So slow that the first ear is not over before all of this has happened.
+    slow = {**QUICK, "gap_min_ms": 2000, "gap_max_ms": 2000}
+    test = house.invite("between", ears=("right", "left"), timing=slow)
     tablet = house.seat(page, test)
     tablet.set_up_until("instruction")
     tablet.hear(house.hearing(0))
     tablet.do("next")
     tablet.at("test")
+    tablet.until(lambda: answers(tablet) > 0)
     desk.goto(f"{house.address}/exams/{test['exams'][0]['id']}")
 
     # A new link would end this one: asked first, and left alone.
     asked: list[str] = []
     desk.once("dialog", lambda dialog: (asked.append(dialog.message), dialog.dismiss()))
-    desk.get_by_role("button", name="Create the listener's link").click()
+    desk.get_by_role("button", name="Create a new link").click()
     assert ["in the middle of the test" in text for text in asked] == [True]
     assert house.clinic.get(f"/api/exams/{test['exams'][0]['id']}")["link"] is not None
 
     # The examiner's pause says so on the tablet, and only the examiner ends it.
     desk.get_by_role("button", name="Pause", exact=True).click()
     tablet.at("held")
+    expect(page.locator("#held")).to_contain_text("Your examiner has paused it.")
     expect(page.locator("#held")).to_contain_text("Only your examiner can continue it.")
     expect(page.locator("button:visible")).to_have_count(0)
     page.keyboard.press("Space")

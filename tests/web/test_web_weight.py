@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Response, expect
+from playwright.sync_api import Browser, Request, Response, expect
 
 from earshift.web import Settings, create_app, pages
 from support.browser import browser, playwright, served
@@ -72,12 +72,15 @@ def test_no_page_weighs_more_than_200_kb(
         size = sizes["responseBodySize"] + sizes["responseHeadersSize"]
         transferred[path] = transferred.get(path, 0) + size
 
-    page.on(
-        "requestfinished", lambda request: weigh(request.response() or pytest.fail(request.url))
-    )
+    def on_finished(request: Request) -> None:
+        weigh(request.response() or pytest.fail(request.url))
+
+    page.on("requestfinished", on_finished)
     page.goto(address + paths.get(name, f"/{name}"))
     expect(page.locator("h1:visible").first).to_be_visible()
+    page.wait_for_load_state("load")
     page.wait_for_timeout(1000)  # the page of an exam never stops asking
+    page.remove_listener("requestfinished", on_finished)
     context.close()
     heaviest = sorted(transferred.items(), key=lambda one: -one[1])[:5]
     assert len(transferred) > 3, "a page without its scripts was not shown"

@@ -15,15 +15,14 @@ import pytest
 from playwright.sync_api import Browser, Locator, Route, expect
 from pypdf import PdfReader
 
-from support.browser import browser, playwright
+from earshift.days import today
+from support.browser import PATIENCE_MS, browser, playwright
 from support.clinic_day import REFERENCE, Clinic, ear
 from support.house import QUICK, House, open_house
 from support.scripted_listener import ScriptedListener
 from support.web import PASSWORD
 
 __all__ = ["browser", "playwright"]
-TODAY = date.today()
-LAST_YEAR = TODAY - timedelta(days=400)
 ROSTER = """code,name,birth date,sex,department,job
 W-1,Una Unchanged,1980-02-03,female,Press shop,Fitter
 W-2,Carl Changed,1975-08-09,male,Press shop,Fitter
@@ -45,6 +44,7 @@ class Person:
 
     def __init__(self, browser: Browser, house: House, name: str | None) -> None:
         self.context = browser.new_context(accept_downloads=True)
+        self.context.set_default_timeout(2 * PATIENCE_MS)
         self.page = self.context.new_page()
         self.house, self.problems = house, list[str]()
         self.page.on("pageerror", lambda error: self.problems.append(str(error)))
@@ -180,6 +180,7 @@ def text_of(pdf: bytes) -> str:
 def test_from_the_roster_to_the_signed_report(
     desk: Person, tablet: ScriptedListener, reviewer: Person, house: House, tmp_path: Path
 ) -> None:
+    day = today("UTC")
     # The morning: who works here, and how they heard last year.
     roster = tmp_path / "roster.csv"
     roster.write_text(ROSTER, encoding="utf-8")
@@ -188,11 +189,11 @@ def test_from_the_roster_to_the_signed_report(
     assert {"Una Unchanged", "Carl Changed", "Ida Interrupted"} == set(work)
     assert all("No full audiogram yet" in " ".join(why) for why in work.values()), work
     earlier = tmp_path / "earlier.csv"
-    text = [audiograms(n, LAST_YEAR) for n in (1, 2, 3)]
+    text = [audiograms(n, day - timedelta(days=400)) for n in (1, 2, 3)]
     earlier.write_text(text[0] + "".join(one.partition("\n")[2] for one in text[1:]), "utf-8")
     import_file(desk, "Earlier audiograms", earlier)
     work = desk.work()
-    assert all(why == {"Periodic full audiogram Both ears"} for why in work.values()), work
+    assert all(why == {"Periodic test Both ears"} for why in work.values()), work
     expect(desk.page.locator("#work .late").first).to_have_text(re.compile("OVERDUE by \\d+ days"))
 
     # Una has not changed: two clicks from the worklist to her tones.
@@ -216,7 +217,7 @@ def test_from_the_roster_to_the_signed_report(
         "Review: a finding that nobody has signed Both ears",
     }
     full = tmp_path / "full.csv"  # measured in the booth next door
-    full.write_text(audiograms(2, TODAY, worse_db=30), encoding="utf-8")
+    full.write_text(audiograms(2, day, worse_db=30), encoding="utf-8")
     import_file(desk, "Earlier audiograms", full)
     assert desk.work()["Carl Changed"] == {"Review: a finding that nobody has signed Both ears"}
 
@@ -241,7 +242,7 @@ def test_from_the_roster_to_the_signed_report(
     assert "Dr Rea Wolf" in letter
     for kind in ("letter", "protector"):
         reviewer.page.locator("#kind").select_option(kind)
-        reviewer.page.locator("#done_on").fill(str(TODAY))
+        reviewer.page.locator("#done_on").fill(str(day))
         reviewer.page.locator("#follow").get_by_label("Done by").fill("Ms Weber")
         reviewer.page.get_by_role("button", name="Add").click()
         expect(reviewer.page.locator("#follow-ups button")).to_have_count(1 + (kind == "protector"))

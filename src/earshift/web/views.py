@@ -202,7 +202,7 @@ def _point(
         intervals={
             f"{t['frequency_hz']:g}": (t["low_db_hl"], t["high_db_hl"])
             for t in shown.get("thresholds", ())
-            if f"{t['frequency_hz']:g}" in levels
+            if f"{t['frequency_hz']:g}" in levels and "low_db_hl" in t
         },
         no_response=silent,
         p_changed=verdict.get("p_changed"),

@@ -1,6 +1,7 @@
 // @ts-check
 /* What a new test begins with: as this person was tested last, or as on this workstation. */
 
+import { isAnotherBrowser } from "./browser_device.js";
 import { byId, fill, t } from "./dom.js";
 
 /** @typedef {{ devices: Device[], references: PersonFile["references"] }} Known */
@@ -18,7 +19,7 @@ export const NOTCH = "notch"; // asked in place of a rule
  */
 export function fillIn(form, { devices, references }, last) {
   const asked = Object.fromEntries(new URLSearchParams(location.search));
-  const usual = devices.find((each) => each.default) ?? devices.find((each) => each.in_order);
+  const usual = devices.find((each) => each.default) ?? devices.find(isReadyHere);
   const here = remembered();
   choose(form, { device: usual?.id, ...here });
   if (last) fillInAs(form, last, here.device ?? usual?.id);
@@ -26,6 +27,13 @@ export function fillIn(form, { devices, references }, last) {
   choose(form, { kind: asked.kind, ears: asked.ears });
   if ("as" in asked || "kind" in asked) byId("start").focus();
 }
+
+/**
+ * Whether a device is in order and at hand: an audiometer, or this browser.
+ * @param {Device} device
+ */
+const isReadyHere = ({ in_order: ready, sound, fingerprint }) =>
+  ready && (sound === "external" || !isAnotherBrowser(fingerprint));
 
 /**
  * Whether there is anything that an ear can be compared with.
