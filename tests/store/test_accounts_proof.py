@@ -2,11 +2,12 @@
 maker, and throttling that locks nobody out; on both databases, with a clock of their own."""
 
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import pyotp
 import pytest
 from sqlalchemy import select
+from test_accounts import ELSEWHERE, HERE, OTHER, PASSWORD, Clock, clock
 
 from earshift.store import Store, StoreError
 from earshift.store import tables as t
@@ -22,25 +23,7 @@ from earshift.store.accounts import (
 from earshift.store.accounts import attempts as at
 from earshift.store.database import reading
 
-PASSWORD = "correct horse battery"
-OTHER = "staple and twelve more"
-HERE, ELSEWHERE = "192.0.2.7", "198.51.100.9"
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = datetime(2026, 11, 16, 8, 0, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-    def pass_by(self, **time: float) -> None:
-        self.now += timedelta(**time)
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
+__all__ = ["clock"]
 
 
 @pytest.fixture

@@ -165,7 +165,8 @@ function countsOf(live) {
     [t("live.catch"), live.catch_trials ? t("live.alarms", alarms) : t("live.no_catch")],
     [t("live.presses"), live.presses || null],
     [t("live.reliability"), live.reliability ? word("reliability", live.reliability) : null],
-    [t("live.attention"), live.attention === null ? null : percent(live.attention)],
+    // How well somebody attends says nothing while it is in doubt whether they listen at all.
+    [t("live.attention"), live.attention === null || inDoubt(live.p_not_listening) ? null : percent(live.attention)],
     [t("live.not_listening"), inDoubt(live.p_not_listening) ? percent(live.p_not_listening) : null],
   ];
 }
