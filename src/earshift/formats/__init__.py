@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from earshift.engine.refusal import Refusal
+from earshift.formats.files import naming
 from earshift.formats.references import Options, References, Rejected
 from earshift.records import VisitBundle
 from earshift.simulate.classes import Ears
@@ -71,13 +72,14 @@ def read_references(path: Path | str, kind: str | None = None, **options: Any) -
         how = Options(**options)
     except TypeError as error:
         raise Refusal(f"unknown option: {error}") from None
-    if kind == "fhir":
-        return fhir.read(file, how)
-    if kind == "nhanes":
-        return nhanes.read_references(file, how)
-    if kind == "apple-health":
-        return apple_health.read(file, how)
-    return sheets.read(file, how, mie=kind == "mie")
+    with naming(file):
+        if kind == "fhir":
+            return fhir.read(file, how)
+        if kind == "nhanes":
+            return nhanes.read_references(file, how)
+        if kind == "apple-health":
+            return apple_health.read(file, how)
+        return sheets.read(file, how, mie=kind == "mie")
 
 
 def export(

@@ -19,6 +19,16 @@ GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Whoever cannot read a file is told which one: a disk that fails does not say it."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
+
+
 def check_size(path: Path, most: int) -> None:
     """Refuse what is no plain file, what is packed and what is larger than `most` bytes."""
     if not path.is_file():

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from earshift.engine.refusal import Refusal
-from earshift.formats.files import check_size, unguard
+from earshift.formats.files import check_size, naming, unguard
 from earshift.formats.references import (
     Options,
     Rejected,
@@ -66,7 +66,11 @@ def read_roster(
 ) -> Roster:
     """The employees of a CSV file; `columns` maps names of its columns to ours."""
     file = Path(path)
-    options = Options(columns=columns or {}, day_first=day_first)
+    with naming(file):
+        return _read(file, Options(columns=columns or {}, day_first=day_first))
+
+
+def _read(file: Path, options: Options) -> Roster:
     check_size(file, MAX_BYTES)
     rows = table_rows(file)
     header = next(rows, [])
