@@ -2,7 +2,8 @@
 
 Simulated observers, each another one, take the three worked examples: contrast sensitivity,
 frequency and duration of a tone, and gap detection with two alternatives; and gap detection once
-more with "yes" or "no", where nobody knows how often "yes" is a guess. Run it as
+more with "yes" or "no", where nobody knows how often "yes" is a guess. And how often screens of a
+single function are right. Run it as
 `python studies/other_axes.py FOLDER [--observers N] [--jobs N]`; it writes any-test-coverage.md.
 """
 
@@ -130,6 +131,42 @@ def yes_or_no(number: int) -> Found:
     return replace(found, guess_held=rate.low <= guess <= rate.high)
 
 
+CONTRAST = es.Domain(es.Axis("contrast_db", "dB", range(-50, 1, 2), scale=5.0))
+CONTRAST_PRIOR = es.Prior(threshold=-25, threshold_sd=8, spread=3)
+LAPSE = 0.02
+SHIFTS_DB = (0.0, 5.0, 10.0, 15.0, -10.0)
+
+
+def screened(number: int, alternatives: int | None, shift_db: float) -> tuple[str, int]:
+    """One observer with a single function, measured and then screened: the decision, trials."""
+    rng = np.random.default_rng((number, 5, round(shift_db + 100)))
+    guess = 0.0 if alternatives is None else 1.0 / alternatives
+    threshold, spread = float(rng.normal(-25.0, 6.0)), _lognormal(rng, 3.0, 1.4)
+
+    def answer(grating: es.Stimulus, at: float) -> bool:
+        p = guess + (1.0 - guess - LAPSE) * ndtr((grating.contrast_db - at) / spread)
+        return bool(rng.random() < p)
+
+    exam = es.Exam(
+        domain=CONTRAST, prior=CONTRAST_PRIOR, guess=guess, lapse=LAPSE, seed=number, max_tones=60
+    )
+    screen = es.Screen(run(exam, lambda one: answer(one, threshold)), seed=number, max_tones=60)
+    run(screen, lambda one: answer(one, threshold + shift_db))
+    verdict = screen.verdict()
+    return verdict.decision, verdict.tones
+
+
+def screen_row(alternatives: int | None, shift_db: float, found: list[tuple[str, int]]) -> str:
+    """A line of the table of screens."""
+    task = "yes or no" if alternatives is None else f"{alternatives} alternatives"
+    share = {
+        decision: f"{100 * np.mean([said == decision for said, _ in found]):.1f} %"
+        for decision in ("changed", "unchanged", "inconclusive")
+    }
+    tones = np.mean([tones for _, tones in found])
+    return f"| {task} | {shift_db:g} dB | {' | '.join(share.values())} | {tones:.1f} |"
+
+
 PLAIN = es.Prior()  # from the axes alone
 STUDIES: dict[str, tuple[str, Callable[[int], Found]]] = {
     "contrast sensitivity, 60 gratings": (
@@ -170,7 +207,7 @@ def row(name: str, found: list[Found]) -> str:
     )
 
 
-def page(rows: list[str], observers: int) -> str:
+def page(rows: list[str], screens: list[str], observers: int) -> str:
     """The page of the study."""
     return "\n".join([
         "# Whether intervals hold the truth on other axes",
@@ -193,6 +230,17 @@ def page(rows: list[str], observers: int) -> str:
         "wider still. The hyperparameters are integrated over, not fixed at their most probable "
         "value ([any-test.md](any-test.md)).",
         "",
+        "## Screens of one function",
+        "",
+        f"{observers} observers for each line, measured with 60 trials and screened with at most "
+        "60, at a Bayes factor of 100; the axis has a `scale` of 5 dB, so changes of about 10, 20 "
+        "and 30 dB are looked for, for the worse and for the better. One of 5 dB lies between the "
+        "two answers.",
+        "",
+        "| task | change | called changed | called unchanged | inconclusive | mean trials |",
+        "|---|---|---|---|---|---|",
+        *screens,
+        "",
     ])  # fmt: skip
 
 
@@ -209,8 +257,17 @@ def main() -> None:
         )
         rows.append(row(name, found))
         print(rows[-1], flush=True)
+    screens = []
+    for alternatives in (None, 2):
+        for shift_db in SHIFTS_DB:
+            said = Parallel(n_jobs=given.jobs)(
+                delayed(screened)(number, alternatives, shift_db)
+                for number in range(given.observers)
+            )
+            screens.append(screen_row(alternatives, shift_db, said))
+            print(screens[-1], flush=True)
     page_path = given.folder / "any-test-coverage.md"
-    page_path.write_text(page(rows, given.observers), encoding="utf-8")
+    page_path.write_text(page(rows, screens, given.observers), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,9 @@
 """Wrong units and impossible values are refused where they enter, with what was expected."""
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 
 import earshift as es
@@ -53,3 +55,34 @@ def test_a_stimulus_takes_a_mapping() -> None:
 
 def test_the_ends_of_an_audiometer_are_taken() -> None:
     assert es.Audiogram({1000: -20, 2000: 130}).thresholds_db_hl == {1000.0: -20.0, 2000.0: 130.0}
+
+
+@pytest.mark.parametrize("places", [1000.0, "1000"])
+def test_places_come_in_a_list(places: Any) -> None:
+    exam = es.Exam(seed=1)
+    exam.tell(exam.ask(), heard=True)
+    with pytest.raises(es.Refusal, match="in a list"):
+        exam.thresholds(places)
+    given = exam.thresholds(np.array([1000.0, 2000.0]))  # type: ignore[arg-type]
+    assert given == exam.thresholds(iter([1000.0, 2000.0]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("thresholds", [None, "mild", [20.0, 30.0]])
+def test_a_listener_has_thresholds_by_frequency(thresholds: Any) -> None:
+    with pytest.raises(es.Refusal, match="by frequency"):
+        es.Listener(thresholds)
+
+
+def test_a_listener_hears_tones_and_knows_hertz() -> None:
+    listener = es.Listener.of_class("mild")
+    with pytest.raises(es.Refusal, match=r"earshift\.Tone"):
+        listener("x")  # type: ignore[arg-type]
+    with pytest.raises(es.Refusal, match="not kHz"):
+        listener.threshold(1)
+
+
+def test_without_answers_nobody_is_said_not_to_listen() -> None:
+    reference = es.Audiogram(dict.fromkeys((500, 1000, 2000, 3000, 4000, 6000, 8000), 20.0))
+    screen = es.Screen(reference, rule="osha-sts")
+    assert "too few answers" in str(screen.verdict())
+    assert screen.verdict().next_step == "more tones"

@@ -1,5 +1,6 @@
 """A changed ear as a moved one: evidence, predictions, and what stored designs keep."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from earshift.engine.shifted import (
     shifted,
     slope_of,
 )
+from earshift.simulate.run import run
 from support.helpers import MILD, NORMAL, run_exam
 
 DOMAIN = DOMAINS["audiometer"]
@@ -140,6 +142,30 @@ def test_the_usual_protocol_is_best_and_on_other_axes_that_of_0_1(first: es.Exam
     for _ in range(4):
         exam.tell(exam.ask(), True)
     assert es.Screen(exam).protocol == PROTOCOLS["best-0.1"]
+
+
+def test_one_function_is_found_unchanged_and_changed() -> None:
+    """A correlated field may have the same threshold: "unchanged" was out of reach."""
+    domain = es.Domain(es.Axis("contrast_db", "dB", range(-50, 1, 2)))
+    prior = es.Prior(threshold=-25, threshold_sd=8, spread=3)
+    rng = np.random.default_rng(7)
+
+    def sees_from(threshold: float) -> Callable[[es.Stimulus], bool]:
+        return lambda grating: bool(
+            rng.random() < 0.98 * ndtr((grating.contrast_db - threshold) / 3.0)
+        )
+
+    decisions = []
+    for shift_db in (0.0, 12.0, -12.0):
+        for seed in range(4):
+            first = es.Exam(domain=domain, prior=prior, lapse=0.02, seed=seed, max_tones=40)
+            screen = es.Screen(run(first, sees_from(-24.0)), seed=seed)
+            assert screen.protocol.lapse == 0.02
+            run(screen, sees_from(-24.0 + shift_db))
+            decisions.append(screen.verdict().decision)
+    assert decisions == ["unchanged"] * 4 + ["changed"] * 8
+    again = es.Screen.from_dict(screen.to_dict())
+    assert again.protocol == screen.protocol
 
 
 def test_literal_moves_nothing_but_the_mean(first: es.Exam) -> None:

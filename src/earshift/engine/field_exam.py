@@ -522,8 +522,8 @@ class FieldExam(Procedure):
             ear: "right" or "left", of an exam of both ears.
 
         Returns:
-            The deviance, that of answers simulated from the posterior, and `p`, the share of
-            simulated ones that are at least as large.
+            The deviance, that of answers simulated from the posterior, and `p`: in how many draws
+            of the posterior simulated answers deviate at least as much as the real ones.
 
         Raises:
             Refusal: where nothing has been answered yet.

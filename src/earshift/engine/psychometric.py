@@ -210,11 +210,13 @@ class GoodnessOfFit:
     a true model `p` gathers about 0.5, and tones that were asked once each say little.
 
     Attributes:
-        deviance: of the answers, the posterior's mean.
-        expected: mean deviance of simulated answers.
+        deviance: of the answers, its median over the posterior.
+        expected: median deviance of simulated answers.
         low: lower end of the middle 95 % of the simulated deviances.
         high: upper end of the middle 95 % of the simulated deviances.
-        p: how often simulated answers were at least as badly predicted as the real ones.
+        p: in how many draws the simulated answers were at least as badly predicted as the real
+            ones. Each draw judges both by its own curve, so `p` does not follow from the other
+            numbers.
         tones: how many answers there were.
         simulated: the simulated deviances.
     """
@@ -255,8 +257,9 @@ def goodness_of_fit(p: Array, attentive: Flags, guess: Array, heard: Flags, grou
     simulated = _deviance(again @ same, asked, each)
     low, high = np.quantile(simulated, (0.025, 0.975))
     return GoodnessOfFit(
-        deviance=float(real.mean()),
-        expected=float(simulated.mean()),
+        # Not means: a few draws to which the answers are impossible would outweigh all others.
+        deviance=float(np.median(real)),
+        expected=float(np.median(simulated)),
         low=float(low),
         high=float(high),
         p=float((simulated >= real).mean()),

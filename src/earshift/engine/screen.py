@@ -96,8 +96,10 @@ class Screen(ScreenViews):
             "right" and "left" to theirs, or one exam of both. A notch and a `ThresholdRule` can
             do without.
         protocol: how change is tested where no rule is asked about: a `Protocol`, its name or a
-            mapping of settings; "best" by default ("best-0.1" on other axes than a tone's). On
-            other axes a protocol by name takes the guess and lapse rate of the reference exam.
+            mapping of settings; "best" by default. On other axes than a tone's it is "best-0.1",
+            and without a smooth axis a shift of the threshold by 2, 4 or 6 times the `scale` of
+            the intensity axis, give or take 0.8; a protocol by name, or none, takes the guess and
+            lapse rate of the reference exam there.
         ears: "both", or None for one ear.
         rule: a threshold-shift rule by name (with " improvement" after it, the same the other
             way), a `Rule` or a `ThresholdRule`.
@@ -170,9 +172,9 @@ class Screen(ScreenViews):
         self._clinical = bool(self.rules) or hypotheses is not None
         if not self._clinical and settings is not None:
             raise Refusal("settings belong to a rule; without one give a protocol")
-        named = usual_protocol(reference, domain) if protocol is None else protocol
-        self.protocol = as_protocol(named)
-        if isinstance(named, str):
+        usual = usual_protocol(reference, domain)
+        self.protocol = usual if protocol is None else as_protocol(protocol)
+        if protocol is None or isinstance(protocol, str):
             self.protocol = with_rates_of(self.protocol, reference)
         self.prior = reference.prior if isinstance(reference, Exam) else None
         if self.prior is not None and domain is not None:

@@ -6,19 +6,25 @@ from dataclasses import replace
 from earshift.engine.checks import finite
 from earshift.engine.domain import Domain
 from earshift.engine.exam import Exam
-from earshift.engine.protocol import Protocol
+from earshift.engine.protocol import PROTOCOLS, Protocol
 from earshift.engine.refusal import Refusal
 from earshift.engine.rule_settings import P_SAME_CHANGE
 from earshift.engine.rules import person_decision
 from earshift.engine.verdict import NOTCH
 
 FORCED_CHOICE = 0.2  # from here on guesses are those of a choice among alternatives
+# Of a single psychometric function. Another field that is correlated with the reference's may have
+# the same threshold: then no number of answers makes "unchanged" a hundred times as likely.
+ONE_FUNCTION = replace(PROTOCOLS["best"], name="one function", rough_share=0.0)
 
 
-def usual_protocol(reference: object, domain: object) -> str:
-    """`best`, whose shifts are those of ears; on other axes than a tone's, 0.1.0's settings."""
+def usual_protocol(reference: object, domain: object) -> Protocol:
+    """`best`, whose shifts are those of ears; on other axes than a tone's, 0.1.0's settings, and
+    without a smooth axis the shift of a single threshold."""
     known = reference.domain if domain is None and isinstance(reference, Exam) else domain
-    return "best-0.1" if isinstance(known, Domain) and not known.of_tones else "best"
+    if not isinstance(known, Domain) or known.of_tones:
+        return PROTOCOLS["best"]
+    return PROTOCOLS["best-0.1"] if known.smooth else ONE_FUNCTION
 
 
 def with_rates_of(protocol: Protocol, reference: object) -> Protocol:

@@ -1,9 +1,9 @@
 """Thresholds: where a field crosses zero, from samples to what a person reads."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,7 +109,7 @@ def locations_of(
     if wanted is None:
         wanted = list(product(*(axis.values for axis in axes)))
     locations = []
-    for location in wanted:
+    for location in listed(wanted):
         given = (location,) if isinstance(location, int | float | np.number) else tuple(location)
         if not axes and given:
             raise Refusal(
@@ -127,15 +127,23 @@ def locations_of(
     return locations, np.array(units)
 
 
+def listed(wanted: object) -> list[Any]:
+    """Places in a list, an array or anything else that gives them one by one."""
+    if isinstance(wanted, str | bytes) or not isinstance(wanted, Iterable):
+        raise Refusal("places are given in a list, such as [1000.0, 2000.0]", got=wanted)
+    return list(wanted)
+
+
 def frequencies_of(domain: Domain, wanted: Sequence[Location] | None) -> tuple[Array, Array]:
     """Frequencies in Hz and as places; by default the audiometric ones that are in range."""
     axis = domain.smooth[0]
     if wanted is None:
         low, high = axis.values[0], axis.values[-1]
         wanted = [f for f in AUDIOMETRIC_HZ if low <= f <= high]
-    if () in wanted:
+    places = listed(wanted)
+    if any(isinstance(place, tuple) and not place for place in places):
         raise Refusal("say at which frequency, in Hz: there is one psychometric function for each")
-    checked = [axis.check(finite(f, "frequency_hz")) for f in wanted]
+    checked = [axis.check(finite(f, "frequency_hz")) for f in places]
     if not checked:
         raise Refusal("thresholds need at least one frequency")
     return np.array(checked), np.array([[axis.to_model(f)] for f in checked])

@@ -30,10 +30,12 @@ REASONS = {
     "evidence": "The answers are not enough to decide.",
     "not heard at every frequency": "A tone still has to be heard at every frequency that counts.",
     "listener in doubt": "It is doubtful whether the answers follow the tones.",
+    "too few answers": "There are too few answers to decide.",
     "not reliable": "The answers are not reliable.",
     "computation": "The calculation did not converge.",
 }
-NO_NUMBERS = ("not reliable", "listener in doubt", "computation")  # reasons to believe none
+# Reasons to believe no number.
+NO_NUMBERS = ("not reliable", "listener in doubt", "too few answers", "computation")
 NEXT_STEPS = {
     "more tones": "Next step: more tones.",
     "better reference": "Next step: a better reference, such as a full exam.",

@@ -5,6 +5,7 @@ guess + (1 - guess - lapse) Phi((level - threshold) / spread).
 """
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,8 @@ class Listener:
         retest_sd_db: float = 0.0,
         seed: int | tuple[int, ...] = 0,
     ) -> None:
+        if not isinstance(thresholds_db_hl, Mapping):
+            raise Refusal("a listener has thresholds by frequency", got=thresholds_db_hl)
         if len(thresholds_db_hl) < 2:
             raise Refusal("a listener needs thresholds at two frequencies or more")
         self.spread_db = finite(spread_db, "spread_db")
@@ -109,7 +112,7 @@ class Listener:
         Returns:
             A level in dB HL.
         """
-        return float(self._spline(math.log2(frequency_hz)))
+        return float(self._spline(math.log2(hertz(frequency_hz, "frequency_hz"))))
 
     def p_heard(self, tone: Tone) -> float:
         """True probability that this `tone` is reported.
@@ -117,6 +120,8 @@ class Listener:
         Returns:
             A probability, rates included.
         """
+        if not isinstance(tone, Tone):
+            raise Refusal("a listener hears an earshift.Tone", got=tone)
         z = (tone.level_db_hl - self.threshold(tone.frequency_hz)) / self.spread_db
         return float(self.guess + (1.0 - self.guess - self.lapse) * ndtr(z))
 

@@ -16,9 +16,14 @@ class Decisions(Evidence):
     def reliability(self) -> str:
         """good, fair or poor: whether somebody listened."""
         stop = self.design.stopping
-        if self.p_idle > stop.not_reliable and len(self.trials) >= stop.not_reliable_tones:
+        if self.p_idle > stop.not_reliable and not self._few:
             return "poor"
         return "fair" if self.p_idle > stop.doubt else "good"
+
+    @property
+    def _few(self) -> bool:
+        """Whether there are too few answers to say of anybody that they do not listen."""
+        return len(self.trials) < self.design.stopping.not_reliable_tones
 
     def uncleared(self, question: int = 0) -> dict[float, float]:
         """Frequencies without an answered tone soft enough, and the loudest that would do."""
@@ -57,7 +62,7 @@ class Decisions(Evidence):
         if not self.converged:
             return "computation"
         if self.p_idle > self.design.stopping.doubt:
-            return "listener in doubt"
+            return "too few answers" if self._few else "listener in doubt"
         if self.log_bf(question) <= -math.log(self.design.stopping.bayes_factor):
             return "not heard at every frequency"
         return "evidence"
@@ -67,8 +72,7 @@ class Decisions(Evidence):
         reason = self.reason(question)
         if not reason:
             return ""
-        few = len(self.trials) < self.design.stopping.not_reliable_tones
-        if reason == "not reliable" or (reason == "listener in doubt" and not few):
+        if reason in ("not reliable", "listener in doubt"):
             return "retest"
         before, after = self.uncertainty_db(question)
         return "better reference" if reason == "evidence" and before > after else "more tones"
