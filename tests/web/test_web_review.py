@@ -101,6 +101,19 @@ def test_a_visit_is_reviewed_signed_and_followed_up(desk: Desk) -> None:
     assert first.endswith("letters,protectors,trainings,referrals")
 
 
+def test_the_checklist_speaks_beside_the_verdict(desk: Desk) -> None:
+    become(desk, "bob")
+    answers = {"otoscopy_right": "wax", "hours_since_noise": 3}
+    test = desk.supervised(checklist=answers)
+    said = ["Right ear: earwax", "Less than 14 hours since noise"]
+    for shown in (
+        desk.post("/checklist/cautions", answers),
+        desk.get(f"/exams/{test['exams'][0]['id']}")["cautions"],
+        desk.get(f"/visits/{test['visit']}/review")["cautions"],
+    ):
+        assert [text[: len(part)] for text, part in zip(shown, said, strict=True)] == said
+
+
 def test_what_was_read_before_a_change_is_not_signed(desk: Desk) -> None:
     become(desk, "rea")
     exam = shifted(desk, "S2")

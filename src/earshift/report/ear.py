@@ -42,7 +42,15 @@ def untested(ear: str, words: Words, tested_before: bool = False) -> Section:
     return Section(ear, words.ears[ear], words.not_tested, words=words.not_tested_means)
 
 
-def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
+def ear_section(
+    bundle: ExamBundle, visit: VisitBundle, words: Words, cautions: Sequence[str] = ()
+) -> Section:
+    """One exam of one ear; `cautions` come before its own."""
+    section = _section(bundle, visit, words)
+    return replace(section, cautions=(*cautions, *section.cautions))
+
+
+def _section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
     exam = bundle.exam
     kind = words.kinds.get(exam.kind, exam.kind)
     section = Section(

@@ -78,6 +78,7 @@ class ReviewShown(Answer):
     person: Person
     on: date
     exams: list[ExamSummary]
+    cautions: list[str]  # what the checklist says against the results
     findings: list[FindingShown]
     room_noise: str | None
     signatures: list[SignatureShown]  # newest last

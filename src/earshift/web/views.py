@@ -7,6 +7,7 @@ from typing import Any
 
 from earshift import records
 from earshift.acts import ShiftFinding
+from earshift.clinic.checklist import cautions, quiet_hours
 from earshift.clinic.devices import default_device, device_today
 from earshift.clinic.findings import findings_of
 from earshift.clinic.practice import PROBLEMS
@@ -234,6 +235,7 @@ def exam(
         held=session.held,
         released=accounts.released(visit.id),
         remarks=list(session.delivery.remarks),
+        cautions=[one.text for one in cautions(visit.checklist, quiet_hours(store), record.ears)],
     )
 
 

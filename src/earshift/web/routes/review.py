@@ -67,6 +67,7 @@ def _shown(here: Clinic, visit_id: int) -> r.ReviewShown:
         person=views.person(store, now.person),
         on=visit_day(now.visit),
         exams=views.summaries(store, exams),
+        cautions=[one.text for one in found.cautions],
         findings=_findings(store, now.findings),
         room_noise=None if now.room_noise is None else noise_sentence(now.room_noise, transducer),
         signatures=_signatures(found.signatures),

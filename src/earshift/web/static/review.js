@@ -29,6 +29,7 @@ async function show(review) {
     ({ exam: one.exam, line: closedLine(one, await localTime(one.at), reviewer) })));
   fill(byId("exams"), review.exams.map((exam) =>
     examLine(exam, closed.filter((one) => one.exam === exam.id).map((one) => one.line))));
+  fill(byId("cautions"), review.cautions.map((text) => el("p", { class: "caution" }, text)));
   fill(byId("findings"), findings.map(findingText));
   byId("noise").hidden = review.room_noise === null;
   byId("noise").textContent = review.room_noise ?? "";
