@@ -10,7 +10,7 @@ from earshift.report.audiogram import Played, Reading
 from earshift.report.content import Fact, Section, Table
 from earshift.report.findings import as_shown, finding_sentence
 from earshift.report.shifts import shift_drawing
-from earshift.report.tables import picture, readings, shift_table, threshold_table
+from earshift.report.tables import picture, readings, shift_table, threshold_table, typed_in
 from earshift.report.text import (
     LONGEST_TEXT,
     Data,
@@ -22,7 +22,6 @@ from earshift.report.text import (
     number,
     numbers,
     one_line,
-    pairs,
     paragraph,
     percent,
     probability,
@@ -167,10 +166,7 @@ def _audiogram_section(
     section: Section, bundle: ExamBundle, visit: VisitBundle, words: Words
 ) -> Section:
     exam, section_kind = bundle.exam, words.kinds["audiogram"]
-    heard = pairs(exam.design.get("thresholds_db_hl"))
-    missed = pairs(exam.design.get("no_response_db_hl"))
-    now = [Reading(f, level) for f, level in heard]
-    now += [Reading(f, level, no_response=True) for f, level in missed]
+    now = readings(typed_in(exam), "thresholds")
     measured = when(measured_at(exam, visit.visit), visit.visit.zone, words)
     rows = [
         (
@@ -179,7 +175,7 @@ def _audiogram_section(
             if each.no_response
             else decibels(each.level_db_hl),
         )
-        for each in sorted(now, key=lambda each: each.frequency_hz)
+        for each in now
     ]
     section = replace(
         section,

@@ -1,6 +1,6 @@
 """Views: stored records in the words of the API. Nothing here writes or decides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import date
 from typing import Any
@@ -290,7 +290,7 @@ def live(
         reference=[_threshold(one) for one in view.reference_thresholds],
         tested_hz=list(view.tested_hz),
         reference_tested_hz=list(view.reference_tested_hz),
-        **_shift_picture(view.to_result()),
+        **shift_picture(view.to_result()),
         p_changed=[lm.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
         limits=_limits(procedure),
         ears=[live(one, procedure, known, findings) for one in view.ears],
@@ -313,7 +313,7 @@ def _found(view: ExamView, findings: list[ShiftFinding]) -> dict[str, Any]:
                 "rule": shown["verdict"]["rule"],
                 "reference": [_threshold(one) for one in stored],
                 "reference_tested_hz": [one.frequency_hz for one in stored],
-                **_shift_picture(shown),
+                **shift_picture(shown),
             }
     return {}
 
@@ -357,16 +357,16 @@ def live_as_stored(session: Session, result: records.ResultRecord) -> lm.Live:
         trials=[lm.TrialShown(**asdict(TrialView.of(trial))) for trial in session.trials],
         thresholds=[_threshold(Threshold(**one)) for one in shown["thresholds"]],
         reference=[_threshold(Threshold(**one)) for one in shown["reference_thresholds"]],
-        tested_hz=shown.get("tested_hz", _played_hz(session.trials)),
+        tested_hz=shown.get("tested_hz", played_hz(session.trials)),
         reference_tested_hz=shown.get("reference_tested_hz", []),
-        **_shift_picture(shown),
+        **shift_picture(shown),
         p_changed=[] if p_changed is None else [lm.ProbabilityAt(tone=tones, p=p_changed)],
         limits=stored_limits,
         ears=[],  # a sitting of both ears came later than the engines that are gone
     )
 
 
-def _played_hz(trials: Iterable[records.TrialRecord]) -> list[float]:
+def played_hz(trials: Iterable[records.TrialRecord]) -> list[float]:
     """Where the tones that count were played: older results do not say it themselves."""
     live = [one for one in trials if one.kind == "tone" and one.voided_at is None]
     return sorted({one.frequency_hz for one in live})
@@ -391,7 +391,7 @@ def released(exam: records.ExamRecord, shown: dict[str, Any]) -> m.Released:
     )
 
 
-def _shift_picture(shown: dict[str, Any]) -> dict[str, Any]:
+def shift_picture(shown: Mapping[str, Any]) -> dict[str, Any]:
     """Of a result as it is stored: shifts, what the rule speaks of, and the rule's own lines."""
     verdict, rule = shown.get("verdict") or {}, shown.get("rule") or {}
     amount = verdict.get("amount")
