@@ -17,6 +17,7 @@ from earshift.report.text import (
     counted,
     day_of,
     decibels,
+    from_elsewhere,
     hertz,
     mapping,
     number,
@@ -27,7 +28,6 @@ from earshift.report.text import (
     probability,
     shortened,
     unbroken,
-    when,
 )
 from earshift.report.words import Words, headline
 
@@ -167,7 +167,7 @@ def _audiogram_section(
 ) -> Section:
     exam, section_kind = bundle.exam, words.kinds["audiogram"]
     now = readings(typed_in(exam), "thresholds")
-    measured = when(measured_at(exam, visit.visit), visit.visit.zone, words)
+    measured = from_elsewhere(measured_at(exam, visit.visit), visit.visit.zone, words)
     rows = [
         (
             hertz(each.frequency_hz),

@@ -19,6 +19,7 @@ from earshift.report.findings import review_sentences
 from earshift.report.text import (
     LONGEST_TEXT,
     day_of,
+    from_elsewhere,
     harmless,
     map_text,
     moment,
@@ -161,8 +162,9 @@ def _born(born: date | None, on: date, words: Words) -> str | None:
 
 def _visit_facts(bundle: VisitBundle, words: Words) -> tuple[Fact, ...]:
     visit = bundle.visit
+    in_words = from_elsewhere if visit.mode == "imported" else moment
     facts = [
-        Fact(words.date, moment(visit.started_at, visit.zone, words)),
+        Fact(words.date, in_words(visit.started_at, visit.zone, words)),
         Fact(words.mode, words.modes.get(visit.mode, visit.mode)),
         Fact(words.examiner, one_line(visit.author, words) or words.not_recorded),
         Fact(words.device, _device(bundle, words)),

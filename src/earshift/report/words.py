@@ -47,6 +47,7 @@ class Words:
     visit_id: str = "Visit no."
     date: str = "Date"
     moment: str = "{day} {time} ({zone}, UTC{offset})"
+    moment_utc: str = "{day} {time} UTC"
     moment_in_utc: str = "{day} {time} UTC (unknown time zone: {zone})"
     mode: str = "Mode"
     modes: Mapping[str, str] = field(
