@@ -274,7 +274,8 @@ def test_a_full_exam_shows_model_estimates(full: ExamBundle) -> None:
     assert shown["words"] in text
     assert ENGLISH.exam_done_means in text
     assert ENGLISH.not_osha not in text  # it is no screen
-    assert ENGLISH.screening in text
+    assert ENGLISH.screening not in text
+    assert ENGLISH.not_diagnostic in text
     beyond = [row for row in shown["thresholds"] if row["censored"] == "above"]
     assert beyond  # this ear hears nothing at high frequencies
     assert re.search(r"^> 100", text, re.M)

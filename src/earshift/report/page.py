@@ -83,8 +83,9 @@ def compose(
             filter(
                 None,
                 (
-                    words.screening if kinds != {"audiogram"} else "",
+                    words.screening if "screen" in kinds else "",
                     words.not_osha if "screen" in kinds else "",
+                    words.not_diagnostic if "exam" in kinds and "screen" not in kinds else "",
                     words.see_a_doctor,
                 ),
             )

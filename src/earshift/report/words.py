@@ -368,6 +368,7 @@ class Words:
 
     # Always there
     screening: str = "Screening result, not a diagnostic audiogram."
+    not_diagnostic: str = "Full exam: estimated thresholds, not a diagnostic audiogram."
     not_osha: str = "Not an audiogram under 29 CFR 1910.95(h)."
     see_a_doctor: str = (
         "Sudden or one-sided hearing loss, pain, discharge or dizziness: see a doctor today, "
