@@ -28,6 +28,7 @@ PAPERS = ("a4", "letter")
 MARGIN, GUTTER = 10.0, 6.0  # mm
 INDENT = 2.5  # of text with a bar beside it
 SMALLEST_PICTURE = 0.7  # of its own size, before a page has to be turned
+SHORT_APPENDIX = 30.0  # mm: pictures shrink rather than leave so little to a page of its own
 LABEL = 21.0  # width of the names of facts
 SIGN = 10.0  # room for a hand above a line
 POINT = 25.4 / 72  # mm
@@ -239,7 +240,7 @@ class _Sheet:
     def _ears(self, sections: Sequence[Section], last: bool) -> list[tuple[Column, ...]]:
         """Both ears' columns, with pictures that are smaller when the page would be too short.
 
-        It had best hold all that follows the last ones too, else what has to be signed, else the
+        It had best hold what follows the last ones too, with a short appendix or without, else the
         lines to sign on.
         """
         sizes = []
@@ -250,7 +251,8 @@ class _Sheet:
         below = [_height(self._sign_here())]
         if last:
             below.append(sum(map(_height, self._closing())))
-            below.append(below[-1] + sum(map(_height, self._appendix())))
+            appendix = sum(map(_height, self._appendix()))
+            below.append(below[-1] + (appendix if appendix <= SHORT_APPENDIX else 0.0))
         for more in reversed(below):
             for pairs, height in sizes:
                 if self.y + height + more <= self.bottom:
