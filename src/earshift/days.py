@@ -40,6 +40,11 @@ def noon(day: date, zone: str) -> datetime:
     return datetime.combine(day, time(12), zone_info(zone))
 
 
+def is_noon(moment: datetime, zone: str) -> bool:
+    """Whether a moment is one that stands for a day: of audiograms from elsewhere, most are."""
+    return local_time(moment, zone).time() == time(12)
+
+
 def year_before(day: date) -> date:
     """The first day of the year that ends with this one."""
     try:

@@ -326,10 +326,13 @@ def test_upkeep_of_no_database_says_so(run: Run, db: Path, tmp_path: Path) -> No
 
 
 def test_notes_a_checklist_and_the_visits_of_today(run: Run, person: int, db: Path) -> None:
-    checks = ["--check", "otoscopy_right=wax", "--check", "hours_since_noise=16"]
+    checks = ["--check", "otoscopy_right=wax", "--check", "hours_since_noise=3"]
     checks += ["--check", "tinnitus=no", "--check", "remarks=came late"]
-    run("exam", "A1", "--ear", "left", "--no-practice", *checks,
-        typed="y\nfinish\n")  # fmt: skip
+    given = ["exam", "A1", "--ear", "left", "--no-practice", *checks]
+    env = {**SETTINGS, "EARSHIFT_DB": str(db)}
+    said = CliRunner().invoke(app, given, input="y\nfinish\n", env=env).stderr
+    assert "Retest after 14 hours without noise" in said
+    assert "earwax" not in said  # in the other ear
     run("person", "note", "A1", "Prefers mornings.", "--visit", 1)
     assert "Prefers mornings." in run("person", "show", "A1")
     assert "there is no visit 9" in run("person", "note", "A1", "x", "--visit", 9, code=2)
@@ -338,7 +341,7 @@ def test_notes_a_checklist_and_the_visits_of_today(run: Run, person: int, db: Pa
         assert [note.visit_id for note in store.notes(person)] == [1]
     assert kept == {
         "otoscopy_right": "wax",
-        "hours_since_noise": 16.0,
+        "hours_since_noise": 3.0,
         "tinnitus": False,
         "remarks": "came late",
     }

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from test_worklist import both, full, lines, on, screen, taken, visit_on
 
+from earshift.clinic.checklist import cautions
 from earshift.clinic.findings import findings_of
 from earshift.clinic.programme import programme
 from earshift.clinic.review import (
@@ -70,8 +71,54 @@ def text_of(html: str) -> str:
 
 
 def report_page(store: Store, visit_id: int) -> str:
-    bundle, site = report_of(store, visit_id)
-    return text_of(render_html(bundle, site=site))
+    bundle, site, cautions = report_of(store, visit_id)
+    return text_of(render_html(bundle, site=site, cautions=cautions))
+
+
+# What the checklist says
+
+
+@pytest.mark.parametrize(
+    ("answers", "said"),
+    [
+        ({"otoscopy_right": "normal", "hours_since_noise": 14.0, "loud_noise_24h": False}, []),
+        ({"otoscopy_right": "wax"}, ["Right ear: earwax"]),
+        ({"otoscopy_left": "wax"}, []),  # of an ear that was not tested
+        ({"otoscopy_right": "collapsing canal"}, ["insert earphones"]),
+        ({"otoscopy_right": "other"}, ["Have the ear examined"]),
+        ({"loud_noise_24h": True}, ["Retest after 14 hours without noise"]),
+        ({"loud_noise_24h": True, "hours_since_noise": 3.0}, ["Less than 14 hours"]),
+        ({"hours_since_noise": 13.9}, ["Retest after 14 hours without noise"]),
+        ({"cold_or_earache": True, "hearing_aids_out": False}, ["when it is over", "without them"]),
+        ({"room_noise": "noisy"}, ["quiet"]),
+        ({"hours_since_noise": "3", "otoscopy_right": ["wax"]}, []),  # nothing that we stored
+    ],
+)
+def test_what_a_checklist_says_against_a_result(answers: dict[str, Any], said: list[str]) -> None:
+    found = [one.text for one in cautions(answers, 14, ["right"])]
+    assert len(found) == len(said)
+    assert all(part in text for part, text in zip(said, found, strict=True))
+
+
+def test_a_site_without_quiet_hours_still_waits_after_loud_noise() -> None:
+    (found,) = cautions({"loud_noise_24h": True, "hours_since_noise": 0.0}, 0)
+    assert found.text.endswith("Retest after 24 hours without noise.")
+
+
+def test_a_report_says_beside_the_result_what_the_checklist_says_against_it(
+    clinic: Store, worker: Person
+) -> None:
+    answers = {"otoscopy_right": "wax", "otoscopy_left": "wax", "hours_since_noise": 3.0}
+    exam = full(clinic, worker, 100, "right", 35.0, checklist=answers)
+    visit = clinic.exam(exam).visit_id
+    bundle, site, said = report_of(clinic, visit)
+    page = compose(bundle, ENGLISH, site, said)
+    assert page.rounds[0][0].cautions[0].startswith("Right ear: earwax")
+    assert page.rounds[0][1].cautions == ()  # the left ear was not tested
+    assert any("Retest after 14 hours" in text for text in page.cautions)
+    sign(clinic, visit, **SIGNER)
+    change_setting(clinic, "baseline_quiet_hours", 20, author="kp", reason="our physician")
+    assert "Retest after 14 hours" in report_page(clinic, visit)  # as it was signed
 
 
 # What the rules say
@@ -97,7 +144,7 @@ def test_a_report_says_first_what_the_rule_says_of_a_full_audiogram(
 ) -> None:
     exam, visit = shifted(clinic, worker)
     (found,) = findings_of(clinic, worker.id, {exam})
-    bundle, site = report_of(clinic, visit)
+    bundle, site, _ = report_of(clinic, visit)
     section = compose(bundle, ENGLISH, site).rounds[0][0]
     assert (section.headline, section.sentence) == ("Changed", finding_sentences(found)[0])
     assert section.alarming

@@ -52,10 +52,10 @@ def clinic(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def visit_on(store: Store, person: Person, day: int, mode: str = "supervised") -> int:
+def visit_on(store: Store, person: Person, day: int, mode: str = "supervised", **more: Any) -> int:
     at = noon(on(day), "Europe/Berlin")
     return store.open_visit(
-        person.id, author="mh", zone="Europe/Berlin", mode=mode, started_at=at
+        person.id, author="mh", zone="Europe/Berlin", mode=mode, started_at=at, **more
     ).id
 
 
@@ -72,6 +72,7 @@ def taken(
     unit: str = "dB HL",
     reference: int | None = None,
     design: dict[str, Any] | None = None,
+    checklist: dict[str, Any] | None = None,
     **shown: Any,
 ) -> int:
     """A test with a result as it would be stored, without its tones."""
@@ -79,7 +80,7 @@ def taken(
         older = [e for e in store.exams(person.id, ear=ear, kind="exam") if e.state == "done"]
         reference = older[0].id if older else None
     exam = store.open_exam(
-        visit_on(store, person, day, mode),
+        visit_on(store, person, day, mode, checklist=checklist),
         author="mh",
         ear=ear,
         kind=kind,

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import earshift as es
+from earshift.days import noon
 from earshift.records import ExamBundle, Note, Person, VisitBundle
 from earshift.report import ENGLISH, render_html
 from earshift.report.page import compose
@@ -273,7 +274,8 @@ def test_a_full_exam_shows_model_estimates(full: ExamBundle) -> None:
     assert shown["words"] in text
     assert ENGLISH.exam_done_means in text
     assert ENGLISH.not_osha not in text  # it is no screen
-    assert ENGLISH.screening in text
+    assert ENGLISH.screening not in text
+    assert ENGLISH.not_diagnostic in text
     beyond = [row for row in shown["thresholds"] if row["censored"] == "above"]
     assert beyond  # this ear hears nothing at high frequencies
     assert re.search(r"^> 100", text, re.M)
@@ -414,6 +416,24 @@ def test_an_imported_audiogram_is_no_result_of_ours(imported: VisitBundle) -> No
         assert expected in text
     for unfit in (ENGLISH.screening, ENGLISH.not_osha, "95 % intervals", "NONE"):
         assert unfit not in text
+
+
+def test_a_day_without_an_hour_is_given_none(imported: VisitBundle) -> None:
+    """An audiogram of which only the day is known is stored at noon."""
+    at = noon(date(2026, 11, 15), "UTC")
+    visit = replace(imported.visit, started_at=at, zone="UTC")
+    (one,) = imported.exams
+    typed = replace(one, exam=replace(one.exam, measured_at=at))
+    text = Document(render_html(replace(imported, visit=visit, exams=(typed,)))).text
+    assert text.count("2026-11-15") == 2  # the visit's day and the ear's
+    assert "12:00" not in text
+
+
+def test_a_screen_at_noon_was_at_noon(changed: ExamBundle) -> None:
+    visit = replace(VISIT, started_at=noon(date(2026, 3, 5), "UTC"), zone="UTC")
+    text = page_of(changed, visit=visit)
+    assert "2026-03-05 12:00 UTC" in text
+    assert "UTC+00:00" not in text
 
 
 # The person and the visit ------------------------------------------------------------------------

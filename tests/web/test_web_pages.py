@@ -1,15 +1,19 @@
 """The examiner's pages as they leave the server: who gets which, and what may stand in them."""
 
+import ast
 import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
+from itertools import product
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+import earshift
 import earshift.web
+from earshift.records import EXAM_STATES
 from earshift.report.words import ENGLISH
 from earshift.store.accounts import sha256
 from earshift.web import Settings, pages
@@ -380,3 +384,59 @@ def test_no_form_is_sent_before_its_script_is_there() -> None:
         assert name is not None
         assert method is not None
         assert method[1] == own.get(name[1], "dialog")
+
+
+# Where the subject and the action stand among the arguments of what writes to the audit.
+AUDITS = {"add_audit": (3, 2), "disclosed": (3, 2), "viewed": (1, 2), "record_view": (2, 3)}
+
+
+def audited() -> Iterator[tuple[str, str]]:
+    """Action and subject of every line of the audit that the package writes, read from its code."""
+    for path in Path(earshift.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.Call):
+                continue
+            called = ast.unparse(node.func).rpartition(".")[2]
+            named = {one.arg: one.value for one in node.keywords}
+            if called in ("add_row", "add_only"):
+                names = [
+                    ast.unparse(one) for one in node.args[1:2] if isinstance(one, ast.Attribute)
+                ]
+                # Of keys each kind has words of its own.
+                yield from (("add", f"{one[2:]}:1") for one in names if one != "t.keys")
+            elif called == "_add_key":
+                yield from ((action, literals(named["kind"])[0]) for action in ("add", "end"))
+            elif called in AUDITS:
+                subject, action = (
+                    named.get(name, node.args[at] if len(node.args) > at else None)
+                    for name, at in zip(("subject", "action"), AUDITS[called], strict=True)
+                )
+                actions = ["view"] if action is None else literals(action)
+                yield from product(actions, literals(subject))
+
+
+def literals(node: ast.expr | None) -> list[str]:
+    """What an argument can be; nothing of one that is handed on."""
+    if isinstance(node, ast.Constant):
+        return [str(node.value)]
+    if isinstance(node, ast.IfExp):
+        return [*literals(node.body), *literals(node.orelse)]
+    if not isinstance(node, ast.JoinedStr):
+        return []
+    text = "".join(str(one.value) if isinstance(one, ast.Constant) else "*" for one in node.values)
+    return [text.replace("*", state) for state in EXAM_STATES] if text == "exam *" else [text]
+
+
+def test_the_audit_has_words_for_all_that_is_written_to_it() -> None:
+    written = set(audited())
+    assert {("add", "signed:1"), ("end", "link"), ("exam done", "exams:*")} <= written
+    # The floor that all tables stand on; keys, whose kinds have the words; an address as it is.
+    others = {("add", "*:*"), ("end", "keys:*"), ("refused", "* *")}
+    wordless = []
+    for action, subject in written - others:
+        kind, number = subject.partition(":")[::2]
+        whole = {f"audit_did.{action}.{kind}", f"audit_alone.{action}"}
+        parts = {f"audit_did.{action}", f"audit_{'of' if number else 'all'}.{kind}"}
+        if not (whole & TEXTS.keys() or parts <= TEXTS.keys()):
+            wordless.append((action, subject))
+    assert sorted(wordless) == []

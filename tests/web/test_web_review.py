@@ -101,6 +101,61 @@ def test_a_visit_is_reviewed_signed_and_followed_up(desk: Desk) -> None:
     assert first.endswith("letters,protectors,trainings,referrals")
 
 
+def test_the_checklist_speaks_beside_the_verdict(desk: Desk) -> None:
+    become(desk, "bob")
+    answers = {"otoscopy_right": "wax", "hours_since_noise": 3}
+    test = desk.supervised(checklist=answers)
+    said = ["Right ear: earwax", "Less than 14 hours since noise"]
+    for shown in (
+        desk.post("/checklist/cautions", answers),
+        desk.get(f"/exams/{test['exams'][0]['id']}")["cautions"],
+        desk.get(f"/visits/{test['visit']}/review")["cautions"],
+    ):
+        assert [text[: len(part)] for text, part in zip(shown, said, strict=True)] == said
+
+
+def test_a_reviewer_sees_each_ear_beside_its_baseline(desk: Desk) -> None:
+    become(desk, "bob")
+    exam = shifted(desk, "S11")
+    (ear,) = desk.get(f"/visits/{exam['visit']}/review")["ears"]
+    assert (ear["ear"], ear["kind"], ear["exam"]) == ("right", "audiogram", exam["id"])
+    assert (ear["on"], ear["reference_on"]) == ("2025-03-01", "2024-03-01")
+    now, before = (
+        {f"{one['frequency_hz']:g}": one["level"] for one in ear[name]}
+        for name in ("thresholds", "reference")
+    )
+    assert before == THRESHOLDS
+    assert now == {hertz: level + 20 for hertz, level in THRESHOLDS.items()}
+    assert {one["shift"] for one in ear["shifts"]} == {20}
+    assert all(one["low"] is None for one in ear["thresholds"])  # nobody knows an interval
+
+
+def test_a_screen_is_reviewed_beside_its_reference(desk: Desk) -> None:
+    become(desk, "bob")
+    person = desk.person(code="S12")
+    desk.reference(person)
+    test = desk.test(person)
+    (exam,) = test["exams"]
+    for _ in range(3):
+        trial = desk.get(f"/exams/{exam['id']}")["play"]["presentation"]["trial"]
+        desk.post(f"/exams/{exam['id']}/answer", {"trial": trial, "heard": True})
+    assert desk.get(f"/visits/{test['visit']}/review")["ears"] == []  # it is still going on
+    desk.post(f"/exams/{exam['id']}/finish")
+    (ear,) = desk.get(f"/visits/{test['visit']}/review")["ears"]
+    assert (ear["kind"], ear["reference_on"]) == ("screen", "2025-05-05")
+    assert ear["tested_hz"]
+    assert ear["shifts"]
+    assert all(one["low"] < one["high"] for one in ear["thresholds"])
+
+
+def test_whether_a_shift_is_related_to_work_has_to_be_said(desk: Desk) -> None:
+    become(desk, "rea")
+    exam = shifted(desk, "S10")
+    desk.post(f"/exams/{exam['id']}/work-related", {"name": "Dr Rea", "reason": "exposed"}, 422)
+    (found,) = desk.get(f"/visits/{exam['visit']}/review")["findings"]
+    assert found["work_related"] is None
+
+
 def test_what_was_read_before_a_change_is_not_signed(desk: Desk) -> None:
     become(desk, "rea")
     exam = shifted(desk, "S2")
@@ -196,6 +251,12 @@ def test_a_reviewer_goes_from_the_worklist_to_the_letter(
     page.get_by_role("row", name="P1").get_by_role("link", name="Review").click()
     expect(page.locator("#findings")).to_contain_text("a standard threshold shift")
     expect(page.get_by_text("Nobody has signed this visit.")).to_be_visible()
+    compared = page.locator("#compared")
+    expect(compared.get_by_role("img", name="Audiogram, Right ear")).to_be_visible()
+    expect(compared.get_by_role("row", name="4000 Hz").first).to_contain_text("+20")
+    sender = page.locator("#sender")
+    expect(sender).to_contain_text("the letter would have no sender")
+    expect(sender.get_by_role("link", name="Settings")).to_have_attribute("href", "/settings")
     page.locator("#sign").get_by_label("Printed name").fill("Dr Rea Wolf")
     # Meanwhile somebody stores something: it is not signed unseen, and what was typed stays.
     other = page.context.new_page()
@@ -203,16 +264,25 @@ def test_a_reviewer_goes_from_the_worklist_to_the_letter(
     other.locator("#work").get_by_label("Printed name").fill("Dr Rea Wolf")
     other.locator("#work").get_by_label("Reason").fill("exposed at 92 dBA")
     other.get_by_role("button", name="Save the answer").click()
+    answer = other.locator("#work").get_by_label("Answer")
+    expect(answer).to_have_value("")  # nobody answers by pressing the button alone
+    expect(answer).to_be_focused()
+    expect(other.locator("#work-said")).to_contain_text("nobody has answered yet")
+    answer.select_option("yes")
+    other.get_by_role("button", name="Save the answer").click()
     expect(other.get_by_text("The answer is saved.")).to_be_visible()
+    expect(other.locator("#work-said")).to_contain_text("related to work, says Dr Rea Wolf")
+    expect(answer).to_have_value("")
     other.close()
     page.get_by_role("button", name="Sign", exact=True).click()
     confirm(page)
     expect(page.locator("#problem")).to_contain_text("has changed since it was read")
-    expect(page.get_by_text("related to work, says Dr Rea Wolf")).to_be_visible()
+    expect(page.locator("#findings")).to_contain_text("related to work, says Dr Rea Wolf")
     page.get_by_role("button", name="Sign", exact=True).click()
     confirm(page)
     expect(page.locator("#message")).to_contain_text("The visit is signed.")
     expect(page.locator("#signatures")).to_contain_text("Dr Rea Wolf, reviewed")
+    expect(page.locator("#letter-sender")).to_contain_text("This letter has no sender")
     with page.expect_download() as waiting:
         page.get_by_role("link", name="Letter (PDF, A4)").click()
     saved = tmp_path / "letter.pdf"

@@ -359,6 +359,7 @@ RIGHT: dict[str, Callable[[World, str], Right]] = {
     "POST /api/people/{person}/audiograms": lambda w, _: Right(
         {"person": w.person}, json={"ear": "left", "thresholds": w.new_thresholds()}
     ),
+    "POST /api/checklist/cautions": lambda w, _: Right(json={"otoscopy_left": "wax"}),
     "POST /api/people/{person}/tests": lambda w, _: Right(
         {"person": w.new_person()}, json={"kind": "exam", "ears": ["right"]}
     ),

@@ -583,6 +583,7 @@ CALLERS = {
     "GET /api/visits/{visit_id}/letter.pdf": USERS,
     "GET /api/rooms/noise": USERS,
     "POST /api/rooms/noise": USERS,
+    "POST /api/checklist/cautions": USERS,
     "GET /visits/{handle}/review": USERS,
     "GET /rooms": USERS,
     "POST /api/people/{person}/merge": USERS,

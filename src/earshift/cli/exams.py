@@ -20,6 +20,7 @@ from earshift.cli.desk import Desk
 from earshift.cli.people import Who
 from earshift.cli.terminal import confirmed
 from earshift.engine.refusal import Conflict, Refusal
+from earshift.engine.values import BOTH, EARS
 
 if TYPE_CHECKING:
     from earshift.clinic.begin import Wanted
@@ -286,6 +287,7 @@ def _limits(cap_db_hl: float, yes: bool) -> "Limits":
 def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting) -> None:
     """Open what is wanted, in today's visit, and sit down at the desk."""
     from earshift.clinic.begin import plan_test
+    from earshift.clinic.checklist import cautions, quiet_hours
     from earshift.clinic.people import todays_visit, unfinished
     from earshift.clinic.plan import open_exam
     from earshift.clinic.session import Session
@@ -305,6 +307,9 @@ def _begin(store: "Store", person: "Person", wanted: "Wanted", setting: _Setting
         simulated=simulated,
         set_aside=setting.set_aside,
     )
+    ears = EARS if plan.ear == BOTH else (plan.ear,)
+    for said in cautions(setting.checklist, quiet_hours(store), ears):
+        typer.secho(f"earshift: {said.text}", fg="yellow", err=True)
     for caution in _comparison_cautions(store, plan, setting, zone):
         typer.secho(f"earshift: {caution}", fg="yellow", err=True)
         if setting.device_id is None:

@@ -55,12 +55,12 @@ def report(
         from earshift.clinic.review import report_of
         from earshift.report import write_html, write_pdf
 
-        bundle, site = report_of(store, visit_id)
+        bundle, site, cautions = report_of(store, visit_id)
         if kind == ".html":
-            write_html(bundle, out, site=site)
+            write_html(bundle, out, site=site, cautions=cautions)
             warnings = []
         else:
-            warnings = write_pdf(bundle, out, paper, fonts=font or (), site=site)
+            warnings = write_pdf(bundle, out, paper, fonts=font or (), site=site, cautions=cautions)
         disclosed(store, author, "view", f"visits:{visit_id}", what="report")
     if as_json:
         show_json({"visit": visit_id, "report": str(out), "warnings": warnings})

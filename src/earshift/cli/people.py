@@ -204,7 +204,7 @@ def person_show(
         ("hired", person.hired_on),
         ("left", person.left_on),
         ("next full audiogram due", due),
-        ("records are kept until", kept),
+        ("records are kept at least until", kept),
         ("other records of the same person", ", ".join(f"id:{one.id}" for one in others) or None),
     ):
         if value is not None:

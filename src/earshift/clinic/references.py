@@ -4,8 +4,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from earshift.clinic.checklist import HOURS, quiet_hours, too_soon
 from earshift.clinic.rebuild import carried_trials, rebuild
-from earshift.clinic.site import site_settings
 from earshift.engine.audiogram import Audiogram
 from earshift.engine.exam import Exam
 from earshift.engine.refusal import Conflict
@@ -57,7 +57,7 @@ def choices(store: Store, tests: EarTests, *, relative_device: int | None = None
     offered here is what `reference_for` takes. `relative_device` is a device without calibration.
     """
     baseline = baseline_exam(tests, relative_device)
-    quiet = int(site_settings(store)["baseline_quiet_hours"].value)
+    quiet = quiet_hours(store)
     found = []
     for record in tests.records:
         visit = tests.visits[record.visit_id]
@@ -80,14 +80,14 @@ def choices(store: Store, tests: EarTests, *, relative_device: int | None = None
     return sorted(found, key=lambda one: (not one.default, one.reason is not None))
 
 
-def _caution(visit: Visit, unreliable: bool, quiet_hours: int) -> str | None:
+def _caution(visit: Visit, unreliable: bool, quiet: int) -> str | None:
     """What to know before an exam is compared with."""
     if unreliable:
         return CAUTION
-    hours = visit.checklist.get("hours_since_noise")
-    if hours is not None and hours < quiet_hours:
+    if too_soon(visit.checklist, quiet):
         return (
-            f"Only {hours:g} hours after noise: a baseline has {quiet_hours} hours without it "
+            f"Only {visit.checklist[HOURS]:g} hours after noise: a baseline has {quiet} hours "
+            "without it "
             "(29 CFR 1910.95(g)(5); hearing protectors may take their place)."
         )
     return None

@@ -12,6 +12,7 @@ from datetime import date, timedelta
 from typing import Any
 
 from earshift.acts import FollowUp, RoomNoise, ShiftFinding, Signature, WorkRelation
+from earshift.clinic.checklist import QUIET, cautions
 from earshift.clinic.findings import findings_of
 from earshift.clinic.site import letterhead, site_settings
 from earshift.clinic.worklist import ears_meant, ears_to_keep
@@ -19,7 +20,7 @@ from earshift.days import today
 from earshift.devices.noise import as_levels
 from earshift.engine.refusal import Conflict, Refusal
 from earshift.records import Visit, VisitBundle, visit_day
-from earshift.report.content import Letterhead
+from earshift.report.content import Caution, Letterhead
 from earshift.store import Store
 from earshift.store.accounts import ROLES, Accounts
 from earshift.store.signatures import canonical, plain_of, record_from, sha256_of
@@ -45,6 +46,8 @@ class Review:
     """What was done, the newest of each kind."""
     site: Letterhead
     """The site as it was signed; without a signature, as it is."""
+    cautions: tuple[Caution, ...]
+    """What the visit's checklist says against its results, by the quiet hours of that site."""
     letter_by: date | None
     """The last day on which the person may be told of a signed shift; None: nothing to tell."""
 
@@ -112,12 +115,16 @@ def review_of(store: Store, visit_id: int) -> Review:
     }
     done = tuple(one for one in newest.values() if one.done)
     since = [one.shift_since for one in (signed.findings if signed else ()) if one.shift_since]
-    days = timedelta(days=int(site_settings(store)["letter_days"].value))
+    settings = site_settings(store)
+    days = timedelta(days=int(settings["letter_days"].value))
+    quiet = (content or {"site": {}})["site"].get(QUIET, settings[QUIET].value)
+    tested = {ear for one in bundle.exams for ear in one.exam.ears}
     return Review(
         replace(bundle, findings=findings, signatures=signatures),
         None if signed is None else replace(signed, signatures=signatures),
         done,
         letterhead(store) if content is None else _letterhead(content["site"]),
+        cautions(bundle.visit.checklist, int(quiet), tested),
         min(since) + days if since else None,
     )
 
@@ -126,10 +133,10 @@ def _letterhead(settled: Mapping[str, Any]) -> Letterhead:
     return Letterhead(*(str(settled.get(name, "")) for name in ("site_name", "site_address")))
 
 
-def report_of(store: Store, visit_id: int) -> tuple[VisitBundle, Letterhead]:
+def report_of(store: Store, visit_id: int) -> tuple[VisitBundle, Letterhead, tuple[Caution, ...]]:
     """What a visit's report is made from: what was signed, or, while nobody has, what is stored."""
     review = review_of(store, visit_id)
-    return review.signed or review.now, review.site
+    return review.signed or review.now, review.site, review.cautions
 
 
 def sign(

@@ -120,7 +120,7 @@ SETTINGS = (
     Setting(
         "retention_days",
         "Records are kept this long after somebody has left. OSHA asks for as long as they are "
-        "employed; the law of your place may ask for more. Nothing is erased by itself",
+        "employed; local law may ask for more. Nothing is deleted automatically",
         0,
         "days",
         "29 CFR 1910.95(m)(3)(ii): audiometric test records for the duration of employment",

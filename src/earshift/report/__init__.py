@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from earshift.engine.refusal import Refusal
 from earshift.records import VisitBundle
-from earshift.report.content import Letterhead
+from earshift.report.content import Caution, Letterhead
 from earshift.report.page import compose
 from earshift.report.words import ENGLISH, Words
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ENGLISH",
+    "Caution",
     "Letterhead",
     "Words",
     "render_html",
@@ -31,13 +32,17 @@ __all__ = [
 
 
 def render_html(
-    bundle: VisitBundle, *, words: Words = ENGLISH, site: Letterhead | None = None
+    bundle: VisitBundle,
+    *,
+    words: Words = ENGLISH,
+    site: Letterhead | None = None,
+    cautions: Sequence[Caution] = (),
 ) -> str:
     """The page as one HTML document that needs nothing else: no scripts, no network.
 
-    `site` stands at its head, where it is given.
+    `site` stands at its head, where it is given; `cautions` stand beside the results.
     """
-    return _template().render(page=compose(bundle, words, site))
+    return _template().render(page=compose(bundle, words, site, cautions))
 
 
 def write_html(
@@ -46,9 +51,11 @@ def write_html(
     *,
     words: Words = ENGLISH,
     site: Letterhead | None = None,
+    cautions: Sequence[Caution] = (),
 ) -> Path:
     """Write the page as HTML; the folder must exist."""
-    return _write_whole(Path(path), render_html(bundle, words=words, site=site).encode())
+    page = render_html(bundle, words=words, site=site, cautions=cautions)
+    return _write_whole(Path(path), page.encode())
 
 
 def write_pdf(
@@ -59,6 +66,7 @@ def write_pdf(
     fonts: Sequence[str | Path] = (),
     words: Words = ENGLISH,
     site: Letterhead | None = None,
+    cautions: Sequence[Caution] = (),
 ) -> list[str]:
     """Write the page as PDF/A-3u on "a4" or "letter"; the folder must exist.
 
@@ -68,7 +76,7 @@ def write_pdf(
     """
     from earshift.report.pdf import lay_out
 
-    page = compose(bundle, words, site)
+    page = compose(bundle, words, site, cautions)
     content, warnings = lay_out(page, paper, [Path(f) for f in fonts], words)
     _write_whole(Path(path), content)
     return warnings

@@ -45,6 +45,14 @@ class NoteText:
 
 
 @dataclass(frozen=True)
+class Caution:
+    """Something to know beside a result, and what to do about it; of one ear, or of both."""
+
+    text: str
+    ear: str = ""
+
+
+@dataclass(frozen=True)
 class Letterhead:
     """Who gives the report: the site's name and address, as the site has settled them."""
 

@@ -10,25 +10,24 @@ from earshift.report.audiogram import Played, Reading
 from earshift.report.content import Fact, Section, Table
 from earshift.report.findings import as_shown, finding_sentence
 from earshift.report.shifts import shift_drawing
-from earshift.report.tables import picture, readings, shift_table, threshold_table
+from earshift.report.tables import picture, readings, shift_table, threshold_table, typed_in
 from earshift.report.text import (
     LONGEST_TEXT,
     Data,
     counted,
     day_of,
     decibels,
+    from_elsewhere,
     hertz,
     mapping,
     number,
     numbers,
     one_line,
-    pairs,
     paragraph,
     percent,
     probability,
     shortened,
     unbroken,
-    when,
 )
 from earshift.report.words import Words, headline
 
@@ -42,7 +41,15 @@ def untested(ear: str, words: Words, tested_before: bool = False) -> Section:
     return Section(ear, words.ears[ear], words.not_tested, words=words.not_tested_means)
 
 
-def ear_section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
+def ear_section(
+    bundle: ExamBundle, visit: VisitBundle, words: Words, cautions: Sequence[str] = ()
+) -> Section:
+    """One exam of one ear; `cautions` come before its own."""
+    section = _section(bundle, visit, words)
+    return replace(section, cautions=(*cautions, *section.cautions))
+
+
+def _section(bundle: ExamBundle, visit: VisitBundle, words: Words) -> Section:
     exam = bundle.exam
     kind = words.kinds.get(exam.kind, exam.kind)
     section = Section(
@@ -159,11 +166,8 @@ def _audiogram_section(
     section: Section, bundle: ExamBundle, visit: VisitBundle, words: Words
 ) -> Section:
     exam, section_kind = bundle.exam, words.kinds["audiogram"]
-    heard = pairs(exam.design.get("thresholds_db_hl"))
-    missed = pairs(exam.design.get("no_response_db_hl"))
-    now = [Reading(f, level) for f, level in heard]
-    now += [Reading(f, level, no_response=True) for f, level in missed]
-    measured = when(measured_at(exam, visit.visit), visit.visit.zone, words)
+    now = readings(typed_in(exam), "thresholds")
+    measured = from_elsewhere(measured_at(exam, visit.visit), visit.visit.zone, words)
     rows = [
         (
             hertz(each.frequency_hz),
@@ -171,7 +175,7 @@ def _audiogram_section(
             if each.no_response
             else decibels(each.level_db_hl),
         )
-        for each in sorted(now, key=lambda each: each.frequency_hz)
+        for each in now
     ]
     section = replace(
         section,

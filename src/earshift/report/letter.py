@@ -1,7 +1,7 @@
 """The letter that tells somebody of a standard threshold shift, from what was signed alone.
 
 29 CFR 1910.95(g)(8)(i): in writing, within 21 days of the determination. One page, as HTML and as
-PDF, in plain words; it is no diagnosis and says so.
+PDF, in plain words; it is not a diagnosis and says so.
 """
 
 from collections.abc import Sequence
@@ -57,12 +57,12 @@ def compose_letter(bundle: VisitBundle, site: Letterhead) -> Letter:
         ),
         greeting=f"Dear {name}," if name else "To whom this test belongs,",
         paragraphs=_paragraphs(bundle, shifts),
-        steps_heading="What follows",
+        steps_heading="What happens next",
         steps=_steps(shifts),
         closing=(
             "If anything in this letter is unclear, or if you notice ringing, pain or a sudden "
             "change of your hearing, please ask us or see a physician.",
-            "This letter is no diagnosis: it says what a comparison of two hearing tests has "
+            "This letter is not a diagnosis: it says what a comparison of two hearing tests has "
             "shown. You may see your records and have a copy of them.",
         ),
         signature=(

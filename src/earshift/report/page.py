@@ -13,12 +13,13 @@ from earshift.devices import calibration
 from earshift.engine.refusal import Refusal
 from earshift.engine.values import BOTH, EARS
 from earshift.records import Note, Person, Visit, VisitBundle
-from earshift.report.content import Fact, Letterhead, NoteText, Page, Section
+from earshift.report.content import Caution, Fact, Letterhead, NoteText, Page, Section
 from earshift.report.ear import ear_section, untested
 from earshift.report.findings import review_sentences
 from earshift.report.text import (
     LONGEST_TEXT,
     day_of,
+    from_elsewhere,
     harmless,
     map_text,
     moment,
@@ -31,8 +32,16 @@ from earshift.report.text import (
 from earshift.report.words import Words
 
 
-def compose(bundle: VisitBundle, words: Words, site: Letterhead | None = None) -> Page:
-    """The report of a visit in words, by the site that gives it."""
+def compose(
+    bundle: VisitBundle,
+    words: Words,
+    site: Letterhead | None = None,
+    cautions: Sequence[Caution] = (),
+) -> Page:
+    """The report of a visit in words, by the site that gives it.
+
+    `cautions` of one ear stand below its verdict, those of both above the two.
+    """
     visit, person = bundle.visit, bundle.person
     for each in bundle.of_ears:
         if each.exam.ear not in EARS:
@@ -40,7 +49,11 @@ def compose(bundle: VisitBundle, words: Words, site: Letterhead | None = None) -
     kinds = {each.exam.kind for each in bundle.exams}
     simulated = visit.mode == "simulated"
     sections = {
-        ear: [ear_section(each, bundle, words) for each in bundle.of_ears if each.exam.ear == ear]
+        ear: [
+            ear_section(each, bundle, words, [one.text for one in cautions if one.ear == ear])
+            for each in bundle.of_ears
+            if each.exam.ear == ear
+        ]
         for ear in EARS
     }
     page = Page(
@@ -70,8 +83,9 @@ def compose(bundle: VisitBundle, words: Words, site: Letterhead | None = None) -
             filter(
                 None,
                 (
-                    words.screening if kinds != {"audiogram"} else "",
+                    words.screening if "screen" in kinds else "",
                     words.not_osha if "screen" in kinds else "",
+                    words.not_diagnostic if "exam" in kinds and "screen" not in kinds else "",
                     words.see_a_doctor,
                 ),
             )
@@ -86,7 +100,10 @@ def compose(bundle: VisitBundle, words: Words, site: Letterhead | None = None) -
         ),
         banner=words.simulated if simulated else "",
         banner_means=words.simulated_means if simulated else "",
-        cautions=_visit_cautions(bundle, words),
+        cautions=(
+            *_visit_cautions(bundle, words),
+            *(one.text for one in cautions if not one.ear),
+        ),
         site=site or Letterhead(),
         review_heading=words.review.heading,
         review=review_sentences(
@@ -146,8 +163,9 @@ def _born(born: date | None, on: date, words: Words) -> str | None:
 
 def _visit_facts(bundle: VisitBundle, words: Words) -> tuple[Fact, ...]:
     visit = bundle.visit
+    in_words = from_elsewhere if visit.mode == "imported" else moment
     facts = [
-        Fact(words.date, moment(visit.started_at, visit.zone, words)),
+        Fact(words.date, in_words(visit.started_at, visit.zone, words)),
         Fact(words.mode, words.modes.get(visit.mode, visit.mode)),
         Fact(words.examiner, one_line(visit.author, words) or words.not_recorded),
         Fact(words.device, _device(bundle, words)),

@@ -28,6 +28,7 @@ PAPERS = ("a4", "letter")
 MARGIN, GUTTER = 10.0, 6.0  # mm
 INDENT = 2.5  # of text with a bar beside it
 SMALLEST_PICTURE = 0.7  # of its own size, before a page has to be turned
+SHORT_APPENDIX = 30.0  # mm: pictures shrink rather than leave so little to a page of its own
 LABEL = 21.0  # width of the names of facts
 SIGN = 10.0  # room for a hand above a line
 POINT = 25.4 / 72  # mm
@@ -192,16 +193,16 @@ class _Sheet:
         for number, sections in enumerate(self.page.rounds):
             if number:
                 self._turn()
-            for pair in self._ears(sections):
+            for pair in self._ears(sections, last=sections is self.page.rounds[-1]):
                 self._place(pair)
-        for line in self._closing():
-            self._place([[line]])
-        self._place([self._sign_here()])
+        for paragraph in self._closing():
+            self._place([paragraph])
         appendix = self._appendix()
-        if appendix and self.pdf.page_no() == 1:  # what was found has a page of its own
-            self._turn()
-        for line in appendix:
-            self._place([[line]])
+        whole = sum(map(_height, appendix))
+        if self.pdf.page_no() == 1 and self.y + whole > self.bottom:
+            self._turn()  # what was found has a page of its own
+        for paragraph in appendix:
+            self._place([paragraph])
 
     def _place(self, columns: Sequence[Column]) -> None:
         """Columns side by side at the present place, which then moves below them."""
@@ -236,14 +237,26 @@ class _Sheet:
         heading = self._lines(page.heading, TITLE, self.half if site else self.width)
         return [[heading, site], [person, visit], [cautions]]
 
-    def _ears(self, sections: Sequence[Section]) -> list[tuple[Column, ...]]:
-        """Both ears' columns, with pictures that are smaller when the page would be too short."""
+    def _ears(self, sections: Sequence[Section], last: bool) -> list[tuple[Column, ...]]:
+        """Both ears' columns, with pictures that are smaller when the page would be too short.
+
+        It had best hold what follows the last ones too, with a short appendix or without, else the
+        lines to sign on.
+        """
+        sizes = []
         for scale in (1.0, 0.9, 0.8, SMALLEST_PICTURE):
             columns = [self._section(section, scale) for section in sections]
             pairs = list(zip(*columns, strict=True))
-            height = sum(max(map(_height, pair)) for pair in pairs)
-            if self.y + height + _height(self._sign_here()) <= self.bottom:
-                break
+            sizes.append((pairs, sum(max(map(_height, pair)) for pair in pairs)))
+        below = [_height(self._sign_here())]
+        if last:
+            below.append(sum(map(_height, self._closing())))
+            appendix = sum(map(_height, self._appendix()))
+            below.append(below[-1] + (appendix if appendix <= SHORT_APPENDIX else 0.0))
+        for more in reversed(below):
+            for pairs, height in sizes:
+                if self.y + height + more <= self.bottom:
+                    return pairs
         return pairs
 
     def _section(self, section: Section, scale: float) -> list[Column]:
@@ -266,19 +279,22 @@ class _Sheet:
             [_space(1.0), *self._facts(section.facts)],
         ]
 
-    def _closing(self) -> Column:
+    def _closing(self) -> list[Column]:
+        """Review and notes, each paragraph a column; the lines to sign on go with the last one."""
         page = self.page
-        lines: Column = []
-        if page.review:
-            lines += self._heading(page.review_heading, self.width)
-        for text in page.review:
-            lines += self._lines(text, BODY, self.width)
-        if page.notes:
-            lines += self._heading(page.notes_heading, self.width)
-        for note in page.notes:
-            lines += self._lines(note.about, STRONG, self.width)
-            lines += self._lines(note.text, BODY, self.width)
-        return lines
+        review = [self._lines(text, BODY, self.width) for text in page.review]
+        notes = [
+            [
+                *self._lines(note.about, STRONG, self.width),
+                *self._lines(note.text, BODY, self.width),
+            ]
+            for note in page.notes
+        ]
+        for heading, paragraphs in ((page.review_heading, review), (page.notes_heading, notes)):
+            if paragraphs:
+                paragraphs[0] = [*self._heading(heading, self.width), *paragraphs[0]]
+        *before, final = [*review, *notes] or [[]]
+        return [*before, [*final, *self._sign_here()]]
 
     def _sign_here(self) -> Column:
         """Lines to sign on, side by side."""
@@ -295,18 +311,17 @@ class _Sheet:
 
         return [Piece(SIGN + KEY.line + 1.0, draw)]
 
-    def _appendix(self) -> Column:
-        """What stands behind each section, from the settings to the fingerprint."""
-        sections = [one for pair in self.page.rounds for one in pair if one.appendix]
-        if not sections:
-            return []
-        lines = self._heading(self.page.appendix_heading, self.width)
-        lines += self._lines(self.page.appendix_means, BODY, self.width)
-        for section in sections:
-            lines += [_space(1.5), *self._lines(section.heading, STRONG, self.width)]
+    def _appendix(self) -> list[Column]:
+        """What stands behind each section, from the settings to the fingerprint, by paragraphs."""
+        paragraphs: list[Column] = []
+        above = self._heading(self.page.appendix_heading, self.width)
+        above += self._lines(self.page.appendix_means, BODY, self.width)
+        for section in (one for pair in self.page.rounds for one in pair if one.appendix):
+            above += [_space(1.5), *self._lines(section.heading, STRONG, self.width)]
             for text in section.appendix:
-                lines += self._lines(text, BODY, self.width)
-        return lines
+                paragraphs.append([*above, *self._lines(text, BODY, self.width)])
+                above = []
+        return paragraphs
 
     def _heading(self, text: str, width: float | None = None) -> Column:
         width = width or self.half

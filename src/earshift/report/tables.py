@@ -12,6 +12,7 @@ from earshift.report.text import (
     hertz,
     number,
     numbers,
+    pairs,
     rows_of,
     signed,
 )
@@ -150,6 +151,17 @@ def readings(stored: Data, name: str) -> list[Reading]:
             )
         )
     return sorted(found, key=lambda reading: reading.frequency_hz)
+
+
+def typed_in(exam: ExamRecord) -> Data:
+    """An audiogram from elsewhere in the shape of a result, for the same pictures and tables."""
+    return {
+        "thresholds": [
+            {"frequency_hz": f, "level_db_hl": level, "censored": censored}
+            for name, censored in (("thresholds_db_hl", None), ("no_response_db_hl", "above"))
+            for f, level in pairs(exam.design.get(name))
+        ]
+    }
 
 
 def _level(reading: Reading | None, words: Words) -> str:

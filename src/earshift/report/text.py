@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
-from earshift.days import local_time
+from earshift.days import is_noon, local_time
 from earshift.engine.amount import in_percent
 from earshift.engine.refusal import Refusal
 from earshift.report.words import Words
@@ -164,15 +164,21 @@ def day_of(at: datetime, zone: str) -> date:
     return _local(at, zone)[0].date()
 
 
-def when(at: datetime | None, zone: str, words: Words) -> str:
-    return words.not_recorded if at is None else moment(at, zone, words)
-
-
 def moment(at: datetime, zone: str, words: Words) -> str:
     """A moment on the clocks of the zone, to the minute."""
     local, known = _local(at, zone)
     day, time = local.date().isoformat(), f"{local:%H:%M}"
     if not known:
         return words.moment_in_utc.format(day=day, time=time, zone=one_line(zone, words))
+    if zone.rpartition("/")[2] == "UTC":
+        return words.moment_utc.format(day=day, time=time)
     offset = f"{local:%z}"
     return words.moment.format(day=day, time=time, zone=zone, offset=f"{offset[:3]}:{offset[3:5]}")
+
+
+def from_elsewhere(at: datetime | None, zone: str, words: Words) -> str:
+    """When something was measured elsewhere: no hour where only the day is known."""
+    if at is None:
+        return words.not_recorded
+    known = _local(at, zone)[1]
+    return day_of(at, zone).isoformat() if known and is_noon(at, zone) else moment(at, zone, words)

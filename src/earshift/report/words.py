@@ -47,6 +47,7 @@ class Words:
     visit_id: str = "Visit no."
     date: str = "Date"
     moment: str = "{day} {time} ({zone}, UTC{offset})"
+    moment_utc: str = "{day} {time} UTC"
     moment_in_utc: str = "{day} {time} UTC (unknown time zone: {zone})"
     mode: str = "Mode"
     modes: Mapping[str, str] = field(
@@ -367,6 +368,7 @@ class Words:
 
     # Always there
     screening: str = "Screening result, not a diagnostic audiogram."
+    not_diagnostic: str = "Full exam: estimated thresholds, not a diagnostic audiogram."
     not_osha: str = "Not an audiogram under 29 CFR 1910.95(h)."
     see_a_doctor: str = (
         "Sudden or one-sided hearing loss, pain, discharge or dizziness: see a doctor today, "

@@ -467,6 +467,7 @@ class Exam(ExamSummary):
     held: str | None  # why the listener waits for the examiner
     released: bool
     remarks: list[str]
+    cautions: list[str]  # what the checklist says against its result
 
 
 class Test(Answer):

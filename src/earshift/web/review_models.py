@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from earshift.web.live_models import ShiftShown
 from earshift.web.models import Answer, Ear, ExamSummary, Id, Input, Line, Person, Words
 
 Name = Annotated[str, Field(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -32,6 +33,30 @@ class FindingShown(Answer):
     recordable: bool | None
     closed: bool
     sentences: list[str]
+
+
+class ReadingShown(Answer):
+    frequency_hz: float
+    level: float
+    low: float | None  # of an audiogram nobody knows the interval
+    high: float | None
+    censored: str | None  # below, above
+
+
+class EarCompared(Answer):
+    """One ear of a test, beside what it was compared with."""
+
+    exam: str
+    ear: str
+    kind: str
+    unit: str
+    on: date | None
+    thresholds: list[ReadingShown]
+    tested_hz: list[float] | None  # null: all
+    reference: list[ReadingShown]  # of a full audiogram the baseline
+    reference_on: date | None
+    reference_tested_hz: list[float] | None
+    shifts: list[ShiftShown]
 
 
 class SignatureShown(Answer):
@@ -78,6 +103,8 @@ class ReviewShown(Answer):
     person: Person
     on: date
     exams: list[ExamSummary]
+    ears: list[EarCompared]
+    cautions: list[str]  # what the checklist says against the results
     findings: list[FindingShown]
     room_noise: str | None
     signatures: list[SignatureShown]  # newest last
@@ -87,6 +114,7 @@ class ReviewShown(Answer):
     obstacle: str  # why it cannot be signed
     letter: bool  # a standard threshold shift was signed
     letter_by: date | None
+    sender: str  # the site's name, as the letter has it
     closed: list[ClosedEar]
 
 

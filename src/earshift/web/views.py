@@ -1,12 +1,13 @@
 """Views: stored records in the words of the API. Nothing here writes or decides."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import date
 from typing import Any
 
 from earshift import records
 from earshift.acts import ShiftFinding
+from earshift.clinic.checklist import cautions, quiet_hours
 from earshift.clinic.devices import default_device, device_today
 from earshift.clinic.findings import findings_of
 from earshift.clinic.practice import PROBLEMS
@@ -240,6 +241,7 @@ def exam(
         held=session.held,
         released=accounts.released(visit.id),
         remarks=list(session.delivery.remarks),
+        cautions=[one.text for one in cautions(visit.checklist, quiet_hours(store), record.ears)],
     )
 
 
@@ -294,7 +296,7 @@ def live(
         reference=[_threshold(one) for one in view.reference_thresholds],
         tested_hz=list(view.tested_hz),
         reference_tested_hz=list(view.reference_tested_hz),
-        **_shift_picture(view.to_result()),
+        **shift_picture(view.to_result()),
         p_changed=[lm.ProbabilityAt(tone=n, p=p) for n, p in enumerate(p_changed, start=1)],
         limits=_limits(procedure),
         ears=[live(one, procedure, known, findings) for one in view.ears],
@@ -317,7 +319,7 @@ def _found(view: ExamView, findings: list[ShiftFinding]) -> dict[str, Any]:
                 "rule": shown["verdict"]["rule"],
                 "reference": [_threshold(one) for one in stored],
                 "reference_tested_hz": [one.frequency_hz for one in stored],
-                **_shift_picture(shown),
+                **shift_picture(shown),
             }
     return {}
 
@@ -361,16 +363,16 @@ def live_as_stored(session: Session, result: records.ResultRecord) -> lm.Live:
         trials=[lm.TrialShown(**asdict(TrialView.of(trial))) for trial in session.trials],
         thresholds=[_threshold(Threshold(**one)) for one in shown["thresholds"]],
         reference=[_threshold(Threshold(**one)) for one in shown["reference_thresholds"]],
-        tested_hz=shown.get("tested_hz", _played_hz(session.trials)),
+        tested_hz=shown.get("tested_hz", played_hz(session.trials)),
         reference_tested_hz=shown.get("reference_tested_hz", []),
-        **_shift_picture(shown),
+        **shift_picture(shown),
         p_changed=[] if p_changed is None else [lm.ProbabilityAt(tone=tones, p=p_changed)],
         limits=stored_limits,
         ears=[],  # a sitting of both ears came later than the engines that are gone
     )
 
 
-def _played_hz(trials: Iterable[records.TrialRecord]) -> list[float]:
+def played_hz(trials: Iterable[records.TrialRecord]) -> list[float]:
     """Where the tones that count were played: older results do not say it themselves."""
     live = [one for one in trials if one.kind == "tone" and one.voided_at is None]
     return sorted({one.frequency_hz for one in live})
@@ -395,7 +397,7 @@ def released(exam: records.ExamRecord, shown: dict[str, Any]) -> m.Released:
     )
 
 
-def _shift_picture(shown: dict[str, Any]) -> dict[str, Any]:
+def shift_picture(shown: Mapping[str, Any]) -> dict[str, Any]:
     """Of a result as it is stored: shifts, what the rule speaks of, and the rule's own lines."""
     verdict, rule = shown.get("verdict") or {}, shown.get("rule") or {}
     amount = verdict.get("amount")

@@ -1,5 +1,6 @@
 """Review and sign-off of visits, letters, follow-ups, and the noise of test rooms."""
 
+from datetime import date
 from http import HTTPStatus
 from typing import Annotated
 
@@ -11,8 +12,10 @@ from earshift.clinic import review as clinic
 from earshift.clinic.worklist import closed_ears
 from earshift.devices.noise import LIMITS, OVER, check_noise
 from earshift.engine.refusal import Conflict
-from earshift.records import ExamRecord, visit_day
-from earshift.report.findings import finding_sentences, noise_sentence
+from earshift.records import ExamBundle, ExamRecord, VisitBundle, measured_on, visit_day
+from earshift.report.audiogram import Reading
+from earshift.report.findings import as_shown, finding_sentences, noise_sentence
+from earshift.report.tables import readings, typed_in
 from earshift.store import Store
 from earshift.web import models as m
 from earshift.web import review_models as r
@@ -67,6 +70,8 @@ def _shown(here: Clinic, visit_id: int) -> r.ReviewShown:
         person=views.person(store, now.person),
         on=visit_day(now.visit),
         exams=views.summaries(store, exams),
+        ears=_compared(store, now),
+        cautions=[one.text for one in found.cautions],
         findings=_findings(store, now.findings),
         room_noise=None if now.room_noise is None else noise_sentence(now.room_noise, transducer),
         signatures=_signatures(found.signatures),
@@ -76,8 +81,58 @@ def _shown(here: Clinic, visit_id: int) -> r.ReviewShown:
         obstacle=found.obstacle,
         letter=found.letter_by is not None,
         letter_by=found.letter_by,
+        sender=found.site.name,
         closed=_closed(store, exams),
     )
+
+
+def _compared(store: Store, now: VisitBundle) -> list[r.EarCompared]:
+    """Every ear with thresholds, beside its baseline or what its screen was compared with."""
+    handles = store.handles("exams", [one.exam.id for one in now.exams])
+    findings = {(one.exam_id, one.ear): one for one in now.findings}
+    shown = []
+    for part in now.of_ears:
+        exam, typed = part.exam, part.exam.kind == "audiogram"
+        stored = typed_in(exam) if typed else part.results[-1].shown if part.results else {}
+        finding = findings.get((exam.id, exam.ear))
+        against = stored if finding is None else as_shown(finding)
+        thresholds = readings(stored, "thresholds")
+        if not thresholds:
+            continue
+        shown.append(
+            r.EarCompared(
+                exam=handles[exam.id],
+                ear=exam.ear,
+                kind=exam.kind,
+                unit=exam.unit,
+                on=measured_on(exam, now.visit),
+                thresholds=[_reading(one) for one in thresholds],
+                tested_hz=None if typed else stored.get("tested_hz", views.played_hz(part.trials)),
+                reference=[_reading(one) for one in readings(against, "reference_thresholds")],
+                reference_on=_reference_day(store, part)
+                if finding is None
+                else finding.baseline_day,
+                reference_tested_hz=against.get("reference_tested_hz"),
+                shifts=views.shift_picture(against)["shifts"],
+            )
+        )
+    return shown
+
+
+def _reading(one: Reading) -> r.ReadingShown:
+    known = one.low_db_hl != one.high_db_hl  # where nobody knows the interval its ends are one
+    return r.ReadingShown(
+        frequency_hz=one.frequency_hz,
+        level=one.level_db_hl,
+        low=one.low_db_hl if known else None,
+        high=one.high_db_hl if known else None,
+        censored="above" if one.no_response else "below" if one.better else None,
+    )
+
+
+def _reference_day(store: Store, part: ExamBundle) -> date | None:
+    known = part.reference
+    return None if known is None else measured_on(known, store.visit(known.visit_id))
 
 
 def _closed(store: Store, exams: list[ExamRecord]) -> list[r.ClosedEar]:

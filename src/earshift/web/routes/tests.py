@@ -5,6 +5,7 @@ from http import HTTPStatus
 from fastapi import APIRouter
 
 from earshift.clinic.begin import Wanted, plan_test
+from earshift.clinic.checklist import cautions, quiet_hours
 from earshift.clinic.devices import delivery_on, device_today
 from earshift.clinic.plan import stored_plan
 from earshift.devices.sound import Timing
@@ -14,6 +15,13 @@ from earshift.web.identity import Examiner
 from earshift.web.routes.exams import opened
 
 router = APIRouter(prefix="/api")
+
+
+@router.post("/checklist/cautions")
+def checklist_cautions(given: m.Checklist, here: Here, user: Examiner) -> list[str]:
+    """What a checklist says against a result, before there is one. Nothing is stored."""
+    answers = given.model_dump(exclude_none=True)
+    return [one.text for one in cautions(answers, quiet_hours(here.store))]
 
 
 @router.post("/people/{person}/tests", status_code=HTTPStatus.CREATED)

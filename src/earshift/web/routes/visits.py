@@ -61,8 +61,8 @@ def report_html(visit_id: m.Id, here: Here, user: Examiner) -> HTMLResponse:
 
     number = here.row("visits", visit_id)
     here.viewed(user, f"visits:{number}")
-    bundle, site = report_of(here.store, number)
-    page = render_html(bundle, site=site)
+    bundle, site, cautions = report_of(here.store, number)
+    page = render_html(bundle, site=site, cautions=cautions)
     return HTMLResponse(page, headers={"Content-Disposition": 'attachment; filename="report.html"'})
 
 
@@ -84,8 +84,8 @@ def report_pdf(
     here.viewed(user, f"visits:{number}")
     with tempfile.TemporaryDirectory(prefix="earshift-report-") as folder:
         file = Path(folder) / "report.pdf"
-        bundle, site = report_of(here.store, number)
-        write_pdf(bundle, file, paper, site=site)
+        bundle, site, cautions = report_of(here.store, number)
+        write_pdf(bundle, file, paper, site=site, cautions=cautions)
         content = file.read_bytes()
     return Response(
         content,

@@ -218,7 +218,7 @@ function curve({ x, y }, ear, readings, kind, radius, tested) {
  * @template {{ frequency_hz: number }} T
  * @param {T[]} readings
  */
-function atUsualFrequencies(readings) {
+export function atUsualFrequencies(readings) {
   const usual = new Set([...OCTAVES_HZ, ...BETWEEN_HZ]);
   return readings.length <= 20 ? readings : readings.filter((each) => usual.has(each.frequency_hz));
 }
@@ -284,7 +284,7 @@ function numbersOf({ ear, unit, now, reference }) {
 const inHertz = (each) => each.map(({ frequency_hz: hz }) => hz).sort((a, b) => a - b);
 
 /** @param {Reading | undefined} reading */
-function levelText(reading) {
+export function levelText(reading) {
   if (!reading) return "\u2013";
   if (reading.censored === "above") return t("audiogram.above", { n: decibels(reading.level) });
   if (reading.censored === "below") return t("audiogram.below", { n: decibels(reading.level) });

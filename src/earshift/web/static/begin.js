@@ -66,7 +66,6 @@ async function load() {
 function askForQuiet(settings) {
   const n = Number(settings.find((each) => each.name === "baseline_quiet_hours")?.value);
   fill(byId("hours_since_noise-hint"), t("begin.hours_hint", { n }));
-  Object.assign(inputOf("hours_since_noise").dataset, { caution: t("warning.hours", { n }), cautionBelow: n });
 }
 
 /** Ask what to know of the chosen device beside each reference, and say it. */
@@ -99,7 +98,6 @@ function refresh() {
   const said = one?.warnings.filter((text) => text !== one.blocked); // that is said above
   const ofDevice = said ?? [t("warning.unlisted")];
   warn("device-warnings", [...ofDevice, ...comparisonCautions()]);
-  warn("warnings", checklistCautions());
 }
 
 /**
@@ -198,20 +196,11 @@ function deviceLines(one) {
   return one.blocked ? [el("p", { class: "caution bad" }, one.blocked), line] : [line];
 }
 
-/** What the template says of the answers to its checklist. */
-function checklistCautions() {
-  const cautions = [];
-  for (const select of form.querySelectorAll("select")) {
-    const caution = select.selectedOptions[0]?.dataset.caution;
-    if (caution) cautions.push(caution);
-  }
-  for (const input of form.querySelectorAll("input")) {
-    const { caution, cautionBelow } = input.dataset;
-    if (caution && input.value !== "" && input.valueAsNumber < Number(cautionBelow)) {
-      cautions.push(caution);
-    }
-  }
-  return cautions;
+/** Ask what the answers to the checklist say against a result, and say it. */
+async function caution() {
+  const answers = checklist();
+  const found = await post("/api/checklist/cautions", answers);
+  if (JSON.stringify(answers) === JSON.stringify(checklist())) warn("warnings", found);
 }
 
 /** @returns {Checklist} */
@@ -264,8 +253,9 @@ async function start() {
 
 form.addEventListener("change", (event) => {
   refresh();
-  const changed = event.target instanceof HTMLSelectElement ? event.target.name : "";
-  if (changed === "device") compare().catch(complain);
+  const changed = event.target instanceof Element ? event.target : null;
+  if (changed?.id === "device") compare().catch(complain);
+  if (changed?.closest("#checklist")) caution().catch(complain);
 });
 onSubmit(form, async () => {
   try {

@@ -36,7 +36,7 @@ function show() {
   actions.show();
   if (live === null) return;
   const next = exam.state === "open" ? state.presentation : null;
-  view.draw({ ...live, notes: [...exam.remarks, ...live.notes] }, next);
+  view.draw({ ...live, notes: [...exam.cautions, ...exam.remarks, ...live.notes] }, next);
 }
 
 /**

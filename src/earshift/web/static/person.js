@@ -30,6 +30,9 @@ async function show() {
 
 // Who it is
 
+/** @param {string | null} day none while somebody is employed */
+const keptText = (day) => (day ? t("person.kept_until", { day }) : t("person.kept_employed"));
+
 /** @param {PersonFile} person */
 function showIdentity(person) {
   facts(byId("identity"), [
@@ -42,7 +45,7 @@ function showIdentity(person) {
     [t("person.hired_on"), person.hired_on],
     [t("person.left_on"), person.left_on],
     [t("person.next_due"), person.next_due],
-    [t("person.kept_until"), person.erased ? null : person.kept_until ?? t("person.kept_employed")],
+    [t("person.kept"), person.erased ? null : keptText(person.kept_until)],
   ]);
   byId("erased").hidden = !person.erased;
   byId("actions").hidden = person.erased || person.merged_into !== null;

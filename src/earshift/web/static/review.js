@@ -3,6 +3,7 @@
 
 import { withPassword } from "./again.js";
 import { at, get, post, whoAmI } from "./api.js";
+import { comparedView } from "./compared.js";
 import { byId, el, fill, t, word } from "./dom.js";
 import { decisionBadge, localTime, nameOf, today } from "./format.js";
 import {
@@ -29,6 +30,9 @@ async function show(review) {
     ({ exam: one.exam, line: closedLine(one, await localTime(one.at), reviewer) })));
   fill(byId("exams"), review.exams.map((exam) =>
     examLine(exam, closed.filter((one) => one.exam === exam.id).map((one) => one.line))));
+  byId("compared-card").hidden = review.ears.length === 0;
+  fill(byId("compared"), review.ears.map(comparedView));
+  fill(byId("cautions"), review.cautions.map((text) => el("p", { class: "caution" }, text)));
   fill(byId("findings"), findings.map(findingText));
   byId("noise").hidden = review.room_noise === null;
   byId("noise").textContent = review.room_noise ?? "";
@@ -139,20 +143,44 @@ onSubmit(formOf("sign"), async (fields) => {
 
 // Work-relatedness
 
+const RELATED = /** @type {Record<string, boolean | null>} */ ({ yes: true, no: false, back: null });
+
+const shiftsFound = () => (shown?.findings ?? []).filter((one) => one.decision === "changed");
+
 /** @param {boolean} reviewer */
 function showWork(reviewer) {
-  const shifts = (shown?.findings ?? []).filter((one) => one.decision === "changed");
+  const shifts = shiftsFound();
   byId("work-card").hidden = !reviewer || shifts.length === 0 || shown?.person.erased === true;
   fill(byId("shift"), shifts.map(({ exam, ear }) =>
     el("option", { value: `${ear} ${exam}` }, word("ear", ear))));
+  fill(byId("work-said"), shifts.map((one) => el("li", { dir: "auto" }, workSaid(one))));
+  offerBack();
 }
+
+/** @param {FindingShown} finding */
+function workSaid({ ear, work_related: related, work_said_by: name }) {
+  const values = { ear: word("ear", ear), name };
+  if (related === null) return t("review.work_unsaid", values);
+  return related ? t("review.work_said_yes", values) : t("review.work_said_no", values);
+}
+
+/** A word that nobody has given cannot be taken back. */
+function offerBack() {
+  const [ear] = byId("shift", HTMLSelectElement).value.split(" ");
+  const said = shiftsFound().some((one) => one.ear === ear && one.work_related !== null);
+  for (const option of byId("related", HTMLSelectElement).options) {
+    if (option.value === "back") option.disabled = !said;
+  }
+}
+
+byId("shift").addEventListener("change", offerBack);
 
 onSubmit(formOf("work"), async (fields) => {
   const answer = typed(fields, "related");
   const [ear, exam] = typed(fields, "exam").split(" ");
   await post(at("/api/exams/{exam}/work-related", { exam }), {
     ears: [/** @type {Ear} */ (ear)],
-    related: answer === "back" ? null : answer === "yes",
+    related: RELATED[answer],
     name: typed(fields, "work_name").trim(),
     reason: typed(fields, "work_reason").trim(),
   });
@@ -165,6 +193,9 @@ onSubmit(formOf("work"), async (fields) => {
 
 function showLetter() {
   byId("letter-card").hidden = !shown?.letter;
+  const named = Boolean(shown?.sender);
+  byId("letter-sender").hidden = named;
+  byId("sender").hidden = named || shiftsFound().length === 0 || shown?.letter === true;
   const by = shown?.letter_by;
   if (!by) return;
   const sent = shown?.follow_ups.find((one) => one.kind === "letter");
@@ -175,8 +206,7 @@ function showLetter() {
 
 /** @param {FollowUpShown[]} done */
 function showFollowUps(done) {
-  const shifts = (shown?.findings ?? []).some((one) => one.decision === "changed");
-  byId("follow-card").hidden = !(shifts || done.length > 0) || shown?.person.erased === true;
+  byId("follow-card").hidden = !(shiftsFound().length > 0 || done.length > 0) || shown?.person.erased === true;
   const lines = done.map((one) => {
     const back = el("button", { type: "button", class: "quiet" }, t("review.follow_back"));
     back.addEventListener("click", () =>

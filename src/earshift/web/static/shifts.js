@@ -60,7 +60,7 @@ export function shiftPicture(place, ear = null) {
 }
 
 /** @param {number} db */
-const signed = (db) => (Math.round(db) > 0 ? `+${Math.round(db)}` : decibels(Math.round(db)));
+export const signed = (db) => (Math.round(db) > 0 ? `+${Math.round(db)}` : decibels(Math.round(db)));
 
 /**
  * @param {Live} live
