@@ -14,9 +14,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
-picture: $(STAMP) ## the README's picture, from the demo
+picture: $(STAMP) ## the README's picture from the demo, and those of docs/any-test.md from examples/
 	$(BIN)/earshift demo --out build/demo
 	cp build/demo/audiograms.png docs/demo.png
+	$(BIN)/python examples/contrast_sensitivity.py docs/any-test-contrast.png
+	$(BIN)/python examples/tone_duration.py docs/any-test-duration.png
+	$(BIN)/python examples/gap_detection.py docs/any-test-gap.png
 
 screenshots: $(STAMP) ## pictures of the web app's pages, from the app itself
 	$(BIN)/python docs/make_screenshots.py docs/images
