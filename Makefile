@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: docs release-check notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints sbom clean help
+.PHONY: docs docs-serve release-check notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints sbom clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -102,6 +102,10 @@ $(DOCS): $(STAMP)
 
 docs: $(DOCS) ## the documentation as a site in build/site; every warning and broken link is an error
 	$(BIN)/mkdocs build --quiet --clean
+
+PORT ?= 8000
+docs-serve: $(DOCS) ## the same on this machine alone, at port 8000 (PORT=...), where its search works
+	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:$(PORT)
 
 # PsychoPy without its own requirements, with the few that its handlers import.
 psychopy-check: $(STAMP) ## compare es.Handler with PsychoPy's own handlers, in an environment of its own
