@@ -108,12 +108,14 @@ docs-serve: $(DOCS) ## the same on this machine alone, at port 8000 (PORT=...), 
 	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:$(PORT)
 
 # PsychoPy without its own requirements, with the few that its handlers import.
-psychopy-check: $(STAMP) ## compare es.Handler with PsychoPy's own handlers, in an environment of its own
+psychopy-check: $(STAMP) ## es.Handler beside PsychoPy's handlers; the code of others in docs/coming-from.md
 	$(PYTHON) -m venv .venv-psychopy
 	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check --no-deps psychopy==2026.2.5
 	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e . \
 		-r benchmarks/psychopy-requirements.txt
+	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check questplus==2023.1 psignifit==4.3
 	.venv-psychopy/bin/python benchmarks/psychopy_check.py
+	.venv-psychopy/bin/python benchmarks/coming_from_check.py docs/coming-from.md
 
 release-check: ## build sdist and wheel, look at them, test the wheel with oldest and newest dependencies
 	$(PYTHON) tools/release_check.py

@@ -91,7 +91,7 @@ def on_page_content(html: str, page: Any, **_: object) -> str:
 
     Tables scroll inside, and on the page about other programs each stands beside earshift.
     """
-    for section in page.toc.items[0].children if page.toc.items else ():
+    for section in [one for top in page.toc for one in top.children]:
         # A class has a heading here and an anchor of its own: it is listed once.
         section.children = [one for one in section.children if one.title != section.title]
     html = html.replace("USUAL_TONES", "50")
