@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: docs release-check notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints sbom clean help
+.PHONY: docs docs-serve release-check notebooks dependencies demo test test-fast coverage soak fhir-check front-check check lint types psychopy-check bench bench-peers bench-store bench-serve results results-paper results-rules results-peers results-other picture screenshots constraints sbom clean help
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -14,9 +14,12 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,dev]'
 	@touch $@
 
-picture: $(STAMP) ## the README's picture, from the demo
+picture: $(STAMP) ## the README's picture from the demo, and those of docs/any-test.md from examples/
 	$(BIN)/earshift demo --out build/demo
 	cp build/demo/audiograms.png docs/demo.png
+	$(BIN)/python examples/contrast_sensitivity.py docs/any-test-contrast.png
+	$(BIN)/python examples/tone_duration.py docs/any-test-duration.png
+	$(BIN)/python examples/gap_detection.py docs/any-test-gap.png
 
 screenshots: $(STAMP) ## pictures of the web app's pages, from the app itself
 	$(BIN)/python docs/make_screenshots.py docs/images
@@ -100,13 +103,19 @@ $(DOCS): $(STAMP)
 docs: $(DOCS) ## the documentation as a site in build/site; every warning and broken link is an error
 	$(BIN)/mkdocs build --quiet --clean
 
+PORT ?= 8000
+docs-serve: $(DOCS) ## the same on this machine alone, at port 8000 (PORT=...), where its search works
+	$(BIN)/mkdocs serve --dev-addr 127.0.0.1:$(PORT)
+
 # PsychoPy without its own requirements, with the few that its handlers import.
-psychopy-check: $(STAMP) ## compare es.Handler with PsychoPy's own handlers, in an environment of its own
+psychopy-check: $(STAMP) ## es.Handler beside PsychoPy's handlers; the code of others in docs/coming-from.md
 	$(PYTHON) -m venv .venv-psychopy
 	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check --no-deps psychopy==2026.2.5
 	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check -c constraints.txt -e . \
 		-r benchmarks/psychopy-requirements.txt
+	.venv-psychopy/bin/pip install --quiet --disable-pip-version-check questplus==2023.1 psignifit==4.3
 	.venv-psychopy/bin/python benchmarks/psychopy_check.py
+	.venv-psychopy/bin/python benchmarks/coming_from_check.py docs/coming-from.md
 
 release-check: ## build sdist and wheel, look at them, test the wheel with oldest and newest dependencies
 	$(PYTHON) tools/release_check.py

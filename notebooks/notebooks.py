@@ -9,6 +9,7 @@ import base64
 import contextlib
 import io
 import json
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,16 @@ def run(code: str, names: dict[str, Any], where: str) -> tuple[str, Any]:
     return printed.getvalue(), value
 
 
+def words(figure: Any) -> str:
+    """What a picture says in words: titles, axes and legends, without the numbers on the axes."""
+    said = []
+    for ax in figure.axes:
+        said += [ax.get_title(), ax.get_xlabel(), ax.get_ylabel()]
+        legend = ax.get_legend()
+        said += [] if legend is None else [one.get_text() for one in legend.get_texts()]
+    return "Picture: " + ", ".join(dict.fromkeys(" ".join(one.split()) for one in said if one))
+
+
 def shown(value: Any) -> dict[str, Any] | None:
     """A value as Jupyter shows it: a picture, a table, or text."""
     from matplotlib import pyplot
@@ -47,7 +58,8 @@ def shown(value: Any) -> dict[str, Any] | None:
         picture = io.BytesIO()
         figure.savefig(picture, dpi=80, bbox_inches="tight", metadata={"Software": None})
         pyplot.close("all")
-        return {"image/png": base64.b64encode(picture.getvalue()).decode()}
+        data = base64.b64encode(picture.getvalue()).decode()
+        return {"image/png": data, "text/plain": words(figure)}
     data = {"text/plain": repr(value)}
     if hasattr(value, "_repr_html_"):
         data["text/html"] = value._repr_html_()
@@ -92,7 +104,8 @@ def page(path: Path) -> str:
         for output in cell["outputs"]:
             data = output.get("data", {})
             if "image/png" in data:
-                parts.append(f'<img alt="picture" src="data:image/png;base64,{data["image/png"]}">')
+                said = escape(data["text/plain"])
+                parts.append(f'<img alt="{said}" src="data:image/png;base64,{data["image/png"]}">')
             elif "text/html" in data:
                 parts.append(data["text/html"])
             else:

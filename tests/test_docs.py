@@ -8,6 +8,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,6 +36,8 @@ notebooks = load(ROOT / "notebooks" / "notebooks.py")
 NOTEBOOKS: list[Path] = notebooks.NOTEBOOKS
 GENERATED = {f"notebook-{path.stem}.md" for path in NOTEBOOKS}  # pages of the site alone
 DOCS = ROOT / "docs"
+site_hooks = load(DOCS / "site_hooks.py")
+REFERENCE = sorted(DOCS.glob("reference*.md"))
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 EAR = {500: 10, 1000: 10, 2000: 15, 3000: 20, 4000: 25, 6000: 30, 8000: 30}
 # What a page leaves to its reader.
@@ -127,6 +130,11 @@ def test_the_python_of_a_clinics_pages_runs(
     assert (tmp_path / "visit.pdf").read_bytes().startswith(b"%PDF")
 
 
+def rounded(text: str) -> str:
+    """Without the digits in which two processors may differ."""
+    return re.sub(r"-?\d+\.\d{4,}(e-?\d+)?", lambda number: f"{float(number[0]):.3g}", text)
+
+
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs_and_shows_what_it_did(path: Path) -> None:
     again = notebooks.execute(path)["cells"]
@@ -134,15 +142,18 @@ def test_a_notebook_runs_and_shows_what_it_did(path: Path) -> None:
     for now, before in zip(again, stored, strict=True):
         for one, other in zip(now.get("outputs", ()), before.get("outputs", ()), strict=True):
             assert one.get("text") == other.get("text")
-            assert one.get("data", {}).keys() == other.get("data", {}).keys()
+            said, stored_as = one.get("data", {}), other.get("data", {})
+            assert said.keys() == stored_as.keys()
+            for kind in said.keys() - {"image/png"}:  # of a picture: its words
+                assert rounded(said[kind]) == rounded(stored_as[kind])
     assert notebooks.page(path).startswith("# ")
 
 
 def test_every_public_name_is_in_the_reference_and_documented() -> None:
-    page = (DOCS / "reference.md").read_text(encoding="utf-8")
+    page = "".join(one.read_text(encoding="utf-8") for one in REFERENCE)
     for name in set(es.__all__) - {"__version__"}:
         thing = getattr(es, name)
-        assert f"### `{name}`\n\n::: {thing.__module__}.{thing.__name__}\n" in page, name
+        assert f"## `{name}`\n\n::: {thing.__module__}.{thing.__name__}\n" in page, name
         assert thing.__doc__, name
         for member, what in vars(thing).items():
             if callable(what) and not member.startswith("_"):
@@ -153,7 +164,12 @@ def test_every_public_name_is_in_the_reference_and_documented() -> None:
 PUBLIC = sorted(set(es.__all__) - {"__version__"})
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+# What methods give and nobody makes: docs/reference-results.md has their example.
+GIVEN_BACK = {"Threshold", "PlaceThreshold", "Shift", "PlaceShift"}
+GIVEN_BACK |= {"Psychometric", "Estimate", "GoodnessOfFit"}
+
+
+@pytest.mark.parametrize("name", sorted(set(PUBLIC) - GIVEN_BACK))
 def test_every_public_name_has_an_example_that_runs(name: str) -> None:
     text = inspect.getdoc(getattr(es, name)) or ""
     assert "Raises:" in text or name in ("population_norm", "Refusal")
@@ -181,19 +197,31 @@ def test_every_parameter_of_a_public_name_is_documented(name: str) -> None:
     assert unnamed(thing, text) == []
 
 
-@pytest.mark.parametrize(
-    "name", ["Audiogram", "Exam", "Handler", "Listener", "PersonVerdict", "Screen", "Verdict"]
-)
-def test_every_parameter_of_what_people_call_is_documented(name: str) -> None:
-    for member, what in inspect.getmembers(getattr(es, name), inspect.isroutine):
-        if not member.startswith("_") and member not in ("earlier", "refitted"):
-            assert unnamed(what, inspect.getdoc(what) or "") == [], member
+def methods(name: str) -> list[tuple[str, Any]]:
+    """What the reference shows of a class."""
+    found = inspect.getmembers(getattr(es, name), inspect.isroutine)
+    shown = [(member, what) for member, what in found if member not in ("earlier", "refitted")]
+    ours = [(m, w) for m, w in shown if (getattr(w, "__module__", None) or "").startswith("earsh")]
+    return [(member, what) for member, what in ours if not member.startswith("_")]
+
+
+# Not yet described: conversions of `Axis` and `Domain`, the axes of `Psychometric.plot`.
+@pytest.mark.parametrize("name", sorted(set(PUBLIC) - {"Axis", "Domain", "Psychometric"}))
+def test_every_parameter_of_a_method_is_documented(name: str) -> None:
+    for member, what in methods(name):
+        assert unnamed(what, inspect.getdoc(what) or "") == [], member
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_the_examples_of_methods_run(name: str) -> None:
+    for member, what in methods(name):
+        example = (inspect.getdoc(what) or "").partition("Examples:")[2]
+        names = dict(vars(sys.modules[what.__module__]))
+        test = doctest.DocTestParser().get_doctest(example, names, f"{name}.{member}", None, None)
+        assert doctest.DocTestRunner().run(test).failed == 0
 
 
 def test_what_a_method_gives_and_refuses_is_documented() -> None:
-    given = ("Threshold", "PlaceThreshold", "Shift", "PlaceShift", "Psychometric", "Estimate")
-    page = (DOCS / "reference.md").read_text(encoding="utf-8")
-    assert [name for name in given if f"### `{name}`" not in page] == []
     classes = [one for name in PUBLIC if inspect.isclass(one := getattr(es, name))]
     for one in classes:
         for member, what in inspect.getmembers(one, inspect.isroutine):
@@ -223,10 +251,23 @@ def test_a_link_of_the_site_that_leads_nowhere_is_found(tmp_path: Path) -> None:
     (tmp_path / "one.html").write_text(page.format("api/two.html#top-of-it"), encoding="utf-8")
     (tmp_path / "api" / "two.html").write_text(page.format("../one.html#there"), encoding="utf-8")
     (tmp_path / "three.html").write_text(page.format("tone"), encoding="utf-8")
-    assert list(load(DOCS / "site_hooks.py").broken(tmp_path)) == [
+    text = "<p>[<code>x</code>][earshift.Nix]</p><pre>[x][y]</pre>"
+    (tmp_path / "text.html").write_text(text, encoding="utf-8")
+    assert list(site_hooks.broken(tmp_path)) == [
         "api/two.html links to ../one.html#there, which is not there",
+        "text.html links to [earshift.Nix], which is not there",
         "three.html links to tone, which is not there",
     ]
+
+
+def test_tables_scroll_and_other_programs_stand_beside_earshift() -> None:
+    code = '<p>in {}:</p>\n<div class="highlight"><pre>x</pre></div>\n'
+    html = f"{code.format('short')}<h2>a</h2>{code.format('a')}{code.format('us')}<table></table>"
+    page = SimpleNamespace(file=SimpleNamespace(src_uri="coming-from.md"), toc=[])
+    made = site_hooks.on_page_content(html, page=page)
+    assert made.endswith('<div class="wide"><table></table></div>')
+    assert made.count('<div class="beside">') == 1
+    assert made.index("<h2>") < made.index('<div class="beside">') < made.index("in a:")
 
 
 def test_every_page_is_in_the_sites_contents() -> None:
@@ -236,12 +277,33 @@ def test_every_page_is_in_the_sites_contents() -> None:
         assert f"- {name}\n" in contents, name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))], ids=lambda page: page.name
+)
 def test_links_between_files_lead_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", text, flags=re.M | re.S)
-    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
-        if link in GENERATED:
-            continue
-        if not re.match(r"[a-z]+:|#", link):
-            assert (page.parent / link.partition("#")[0]).exists(), link
+    assert list(site_hooks.lost(page)) == []
+
+
+def test_a_link_of_a_file_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "two.md").write_text("# The top of it\n\n```\n# No heading\n```\n", "utf-8")
+    page = tmp_path / "one.md"
+    page.write_text(
+        "[a](two.md#the-top-of-it), [b](two.md#no-heading), [c](three.md), [d][two], [e][Nix],\n"
+        "[`f`][earshift.Nix], [g](#nowhere), `[h][earshift.Nix]`, [i](https://example.org/x)\n\n"
+        "[two]: two.md\n",
+        encoding="utf-8",
+    )
+    assert list(site_hooks.lost(page)) == [
+        f"one.md links to {link}, which is not there"
+        for link in ("two.md#no-heading", "three.md", "#nowhere", "[Nix]", "[earshift.Nix]")
+    ]
+
+
+def test_the_index_lists_every_page() -> None:
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    names = {page.name for page in DOCS.glob("*.md")} - {"index.md"}
+    assert [name for name in sorted(names | GENERATED) if f"]({name})" not in text] == []
+
+
+def test_the_readme_is_read_in_two_minutes() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 650

@@ -30,6 +30,13 @@ _HOMES = {
     "Screen": "engine.screen",
     "Verdict": "engine.verdict",
     "PersonVerdict": "engine.verdict",
+    "Threshold": "engine.thresholds",
+    "PlaceThreshold": "engine.thresholds",
+    "Shift": "engine.verdict",
+    "PlaceShift": "engine.verdict",
+    "Psychometric": "engine.psychometric",
+    "Estimate": "engine.psychometric",
+    "GoodnessOfFit": "engine.psychometric",
     "Refusal": "engine.refusal",
     "Handler": "interop.handler",
     "Listener": "simulate.listener",
@@ -40,7 +47,9 @@ __all__ = [
     "Axis",
     "Criterion",
     "Domain",
+    "Estimate",
     "Exam",
+    "GoodnessOfFit",
     "Handler",
     "Limits",
     "Listener",
@@ -48,13 +57,18 @@ __all__ = [
     "NotchSettings",
     "Outlook",
     "PersonVerdict",
+    "PlaceShift",
+    "PlaceThreshold",
     "Prior",
     "Protocol",
+    "Psychometric",
     "Refusal",
     "Rule",
     "RuleSettings",
     "Screen",
+    "Shift",
     "Stimulus",
+    "Threshold",
     "ThresholdRule",
     "Tone",
     "Trial",
@@ -72,12 +86,14 @@ if TYPE_CHECKING:
     from earshift.engine.norms import Norm, population_norm
     from earshift.engine.prior import Prior
     from earshift.engine.protocol import Protocol
+    from earshift.engine.psychometric import Estimate, GoodnessOfFit, Psychometric
     from earshift.engine.refusal import Refusal
     from earshift.engine.rule_settings import NotchSettings, RuleSettings
     from earshift.engine.rules import Criterion, Rule, ThresholdRule
     from earshift.engine.screen import Screen
+    from earshift.engine.thresholds import PlaceThreshold, Threshold
     from earshift.engine.tone import Stimulus, Tone, Trial
-    from earshift.engine.verdict import PersonVerdict, Verdict
+    from earshift.engine.verdict import PersonVerdict, PlaceShift, Shift, Verdict
     from earshift.interop.handler import Handler
     from earshift.simulate.listener import Listener
 else:  # a type checker that saw this would take every misspelt name for one that may exist

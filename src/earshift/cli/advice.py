@@ -3,7 +3,9 @@
 from earshift.engine.refusal import Refusal
 
 ADVICE = {
-    "no-such-person": "`earshift person list` shows everybody",
+    "no-such-person": (
+        "`earshift person list` shows everybody, `earshift person add --code CODE` adds somebody"
+    ),
     "no-reference": "run `earshift exam` or `earshift import` first",
     "baseline-unusable": "name another exam with --reference",
     "unfinished-exam": "continue it with `earshift resume {exam}`, or abandon it with --set-aside",

@@ -163,7 +163,10 @@ class Audiogram:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Audiogram":
-        """An audiogram from the `data` that `to_dict` gave.
+        """An audiogram from `to_dict`'s data.
+
+        Args:
+            data: what `to_dict` gave.
 
         Returns:
             The audiogram that was written down.

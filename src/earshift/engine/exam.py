@@ -140,6 +140,16 @@ class Exam(FieldExam):
 
         Raises:
             Refusal: for values that are none, or a reference of another kind.
+
+        Examples:
+            >>> import earshift as es
+            >>> exam = es.Exam.clinical(seed=1, max_tones=4)
+            >>> person = es.Listener.of_class("mild", seed=1)
+            >>> while not exam.done:
+            ...     tone = exam.ask()
+            ...     exam.tell(tone, heard=person(tone))
+            >>> exam
+            <ClinicalExam: 4 tones of at most 4>
         """
         without_meaning = {
             "strategy": strategy, "halton_tones": halton_tones, "guess": guess, "lapse": lapse,

@@ -82,7 +82,10 @@ class Limits:
     ) -> Mask:
         """Which candidates (places x intensities) may be played now.
 
-        `reference_db_hl` has the ear's own earlier threshold at every place, nan where unknown.
+        Args:
+            domain: of the candidates.
+            trials: all answers of this ear so far.
+            reference_db_hl: the ear's own earlier threshold at every place, nan where unknown.
 
         Returns:
             An array of places x levels, True where a tone may be played.
@@ -112,6 +115,9 @@ class Limits:
     def range_at(self, domain: Domain) -> tuple[Array, Array]:
         """Softest and loudest level that could ever be played, at every place of the domain.
 
+        Args:
+            domain: of the candidates.
+
         Returns:
             Two arrays of levels in dB HL, one number for each place.
 
@@ -131,8 +137,16 @@ class Limits:
     def reach(self, domain: Domain) -> list[tuple[float, float] | None]:
         """The softest and loudest candidate that could ever be played at every place, if any.
 
+        Args:
+            domain: of the candidates.
+
         Returns:
             For each place softest and loudest level in dB HL, or None where nothing can be played.
+
+        Examples:
+            >>> domain = Domain.tones([1000, 2000], range(-10, 101, 5))
+            >>> Limits(cap_db_hl=80).reach(domain)
+            [(-10.0, 80.0), (-10.0, 80.0)]
         """
         ends = []
         for low, high in zip(*self.range_at(domain), strict=True):

@@ -218,6 +218,9 @@ class Norm:
     def from_dict(cls, data: dict[str, Any]) -> "Norm":
         """A norm from `to_dict`'s data.
 
+        Args:
+            data: what `to_dict` gave.
+
         Returns:
             The norm that was written down.
         """

@@ -87,6 +87,9 @@ class Prior:
     def on(self, domain: Domain) -> Domain:
         """The domain in this prior's units: thresholds around 0, slopes around 2.5.
 
+        Args:
+            domain: whose candidates are asked.
+
         Returns:
             The same candidates with another origin and scale.
 
@@ -114,6 +117,9 @@ class Prior:
 
     def in_model_units(self, domain: Domain) -> "ModelPrior":
         """The numbers for a domain that `on` gave.
+
+        Args:
+            domain: as `on` gave it.
 
         Returns:
             The prior as the model calculates with it.
@@ -143,6 +149,9 @@ class Prior:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Prior":
         """A prior from `to_dict`'s data.
+
+        Args:
+            data: what `to_dict` gave.
 
         Returns:
             The prior that was written down.

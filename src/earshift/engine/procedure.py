@@ -88,6 +88,13 @@ class Procedure(Viewed):
 
         Raises:
             Refusal: for a tone outside the domain or an answer that is neither.
+
+        Examples:
+            >>> import earshift as es
+            >>> exam = es.Exam()
+            >>> exam.tell(es.Tone(1000, 40), heard=True)
+            >>> exam.trials
+            (Trial(tone=Tone(frequency_hz=1000.0, level_db_hl=40.0, ear=None), heard=True),)
         """
         trial = Trial(self.domain.check(tone), as_heard(heard))
         self._take(trial, None if self.ears is None else ear_of(tone))
@@ -107,6 +114,13 @@ class Procedure(Viewed):
 
         Raises:
             Refusal: where no tone has been answered yet.
+
+        Examples:
+            >>> import earshift as es
+            >>> exam = es.Exam()
+            >>> exam.tell(es.Tone(1000, 40), heard=True)
+            >>> exam.undo().heard, len(exam.trials)
+            (True, 0)
         """
         if not self._trials:
             raise Refusal("there is no answer to take back: no tone has been answered yet")
@@ -132,6 +146,12 @@ class Procedure(Viewed):
 
         Raises:
             Refusal: where the limits leave nothing to play.
+
+        Examples:
+            >>> import earshift as es
+            >>> exam = es.Exam(seed=1)
+            >>> exam.ask() == exam.ask()
+            True
         """
         count = len(self._trials)
         if self._next is None or self._next[0] != count:
@@ -143,6 +163,14 @@ class Procedure(Viewed):
 
         Returns:
             The copy.
+
+        Examples:
+            >>> import earshift as es
+            >>> exam = es.Exam()
+            >>> what_if = exam.fork()
+            >>> what_if.tell(es.Tone(1000, 40), heard=True)
+            >>> len(exam.trials), len(what_if.trials)
+            (0, 1)
         """
         return copy.copy(self)
 
@@ -221,6 +249,15 @@ class Procedure(Viewed):
 
         Raises:
             Refusal: for data of another kind.
+
+        Examples:
+            >>> import json
+            >>> import earshift as es
+            >>> exam = es.Exam(seed=1)
+            >>> exam.tell(es.Tone(1000, 40), heard=True)
+            >>> text = json.dumps(exam.to_dict())
+            >>> es.Exam.from_dict(json.loads(text)).ask() == exam.ask()
+            True
         """
         if isinstance(data, Mapping) and "kind" not in data and "exam" in data:
             data = data["exam"]

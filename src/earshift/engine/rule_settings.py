@@ -60,6 +60,9 @@ class _Settings:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Settings from `to_dict`'s data, of an earlier version too: what lost its meaning goes.
 
+        Args:
+            data: what `to_dict` gave.
+
         Returns:
             The settings that were written down.
         """

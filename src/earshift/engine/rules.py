@@ -65,8 +65,16 @@ class Criterion:
     def margin(self, shift_db: Array) -> Array:
         """How far the shifts (last axis: this criterion's frequencies) are past the criterion.
 
+        Args:
+            shift_db: shifts in dB, their last axis over this criterion's frequencies.
+
         Returns:
             dB past the criterion, one number for each row.
+
+        Examples:
+            >>> criterion = Criterion((2000, 3000, 4000), at_least_db=10)
+            >>> criterion.margin(np.array([[5.0, 15.0, 25.0]])).round(1).tolist()
+            [5.0]
         """
         combined = shift_db.mean(axis=-1) if self.combine == "mean" else shift_db.min(axis=-1)
         return np.asarray(combined - self.at_least_db + EPSILON_DB)
@@ -144,11 +152,19 @@ class Rule:
     def margin(self, shift_db: Array) -> Array:
         """dB past the rule, the best criterion counting; last axis: `frequencies_hz`.
 
+        Args:
+            shift_db: shifts in dB, their last axis over the rule's `frequencies_hz`.
+
         Returns:
             dB past the rule, one number for each row.
 
         Raises:
             Refusal: for another number of frequencies than the rule has.
+
+        Examples:
+            >>> rule = Rule("mine", [Criterion((4000,), 15), Criterion((6000,), 20)])
+            >>> rule.frequencies_hz, rule.margin(np.array([20.0, 10.0])).round(1).item()
+            ((4000.0, 6000.0), 5.0)
         """
         order = {f: k for k, f in enumerate(self.frequencies_hz)}
         if shift_db.shape[-1:] != (len(order),):
@@ -178,6 +194,9 @@ class Rule:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Rule":
         """A rule from `to_dict`'s data; one on thresholds comes back as a `ThresholdRule`.
+
+        Args:
+            data: what `to_dict` gave.
 
         Returns:
             The rule that was written down.

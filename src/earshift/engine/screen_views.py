@@ -39,7 +39,10 @@ class ScreenViews(Procedure):
     _reference_data: dict[str | None, dict[str, Any] | None]
 
     def of(self, ear: str) -> Track:
-        """One ear's part of a screen of both; `ear` is "right" or "left".
+        """One ear's part of a screen of both.
+
+        Args:
+            ear: "right" or "left".
 
         Returns:
             What the screen knows of that ear: `decision`, `p_changed`, `thresholds` and more.
@@ -71,10 +74,18 @@ class ScreenViews(Procedure):
     ) -> list[Threshold]:
         """The thresholds of the reference with their intervals, as a rule's screen sees it.
 
-        Empty where there is no reference. `frequencies_hz` are in Hz; `ear` is for both ears.
+        Args:
+            frequencies_hz: where, in Hz.
+            ear: of a screen of both ears, which.
 
         Returns:
-            A `Threshold` for each frequency.
+            A `Threshold` for each frequency; none where there is no reference.
+
+        Examples:
+            >>> import earshift as es
+            >>> screen = es.Screen(es.Audiogram({2000: 20, 3000: 30, 4000: 35}), rule="osha-sts")
+            >>> [one.frequency_hz for one in screen.reference_thresholds([2000, 4000])]
+            [2000.0, 4000.0]
         """
         return self._track(ear).reference_thresholds(frequencies_hz)
 
@@ -108,7 +119,10 @@ class ScreenViews(Procedure):
         return self._track().e_value_same
 
     def p_changed_after(self, tones: int) -> float:
-        """What `p_changed` was after the first `tones` tones, in a screen of one ear.
+        """What `p_changed` was after the first tones, in a screen of one ear.
+
+        Args:
+            tones: after how many.
 
         Returns:
             A probability.
@@ -156,8 +170,10 @@ class ScreenViews(Procedure):
     def plot_p_changed(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the probability of change after each tone; gives the axes back.
 
-        Under a rule that it is met, of a notch that there is one; of both ears, each one's. Drawn
-        on `ax`, by default on new axes.
+        Under a rule that it is met, of a notch that there is one; of both ears, each one's.
+
+        Args:
+            ax: matplotlib axes to draw on; by default new ones.
 
         Returns:
             The matplotlib axes that were drawn on.
@@ -192,8 +208,12 @@ class ScreenViews(Procedure):
     ) -> "Axes":
         """Draw the thresholds now and before with their 95 % intervals, and the tones.
 
-        `ax`, `frequencies_hz` and `ear` are those of `Exam.plot`. The reference is grey and dashed,
-        and the title says the decision.
+        The reference is grey and dashed, and the title says the decision.
+
+        Args:
+            ax: matplotlib axes to draw on; by default new ones.
+            frequencies_hz: where thresholds are drawn, by default all of the domain and all tested.
+            ear: of both ears, the one to draw (by default both); of one ear, which it is.
 
         Returns:
             The matplotlib axes that were drawn on.

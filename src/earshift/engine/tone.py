@@ -151,6 +151,9 @@ class Trial:
     def from_dict(cls, data: Mapping[str, Any]) -> "Trial":
         """A trial from `to_dict`'s data.
 
+        Args:
+            data: what `to_dict` gave.
+
         Returns:
             The trial that was written down.
 

@@ -220,7 +220,10 @@ class Verdict:
         return frame(self.rows(), _columns([self]))
 
     def plot(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the shift at each frequency with its 95 % interval on `ax`, or on new axes.
+        """Draw the shift at each frequency with its 95 % interval.
+
+        Args:
+            ax: matplotlib axes to draw on; by default new ones.
 
         Returns:
             The matplotlib axes that were drawn on.
@@ -244,7 +247,11 @@ class Verdict:
         )
 
     def said(self, ear: str | None = None, since: str | None = None) -> str:
-        """The verdict in one sentence (`ear`, `since`: see `sentence`), and what belongs behind.
+        """The verdict in one sentence, and what belongs behind it.
+
+        Args:
+            ear: as of `sentence`.
+            since: as of `sentence`.
 
         Returns:
             One or more sentences.
@@ -254,11 +261,21 @@ class Verdict:
     def sentence(self, ear: str | None = None, since: str | None = None) -> str:
         """The verdict in one sentence, with the rule's own number, and how sure it is.
 
-        `ear` as it is tested, "right" or "left"; `since` the year or the day of the reference.
         With an ear its name stands first, else what is asked.
+
+        Args:
+            ear: the tested one, "right" or "left".
+            since: the year or the day of the reference.
 
         Returns:
             One sentence.
+
+        Examples:
+            >>> import earshift as es
+            >>> found = {"decision": "changed", "p_changed": 0.993, "log_bf": 5.0, "tones": 7}
+            >>> verdict = es.Verdict(**found, shifts=(), converged=True, protocol="best")
+            >>> verdict.sentence(ear="right", since="2020")
+            'Right ear: hearing has changed since 2020. Probability 99.3 %, 7 tones.'
         """
         found, answer = self._found(since), self._answer(since)
         if ear is None:

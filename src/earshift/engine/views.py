@@ -73,6 +73,13 @@ class Viewed(ABC):
 
         Raises:
             Refusal: for another table than these.
+
+        Examples:
+            >>> import earshift as es
+            >>> exam = es.Exam()
+            >>> exam.tell(es.Tone(1000, 40), heard=True)
+            >>> exam.rows()
+            [{'trial': 1, 'ear': None, 'frequency_hz': 1000.0, 'level_db_hl': 40.0, 'heard': True}]
         """
         columns = self._columns(of)
         found = self._trial_rows() if of == "trials" else self._threshold_rows()

@@ -179,7 +179,11 @@ class Handler:
         return self._of_threshold(place, lambda draws: float(draws.mean()))
 
     def quantile(self, p: float = 0.5, place: Location = ()) -> float:
-        """Where the threshold lies below with probability `p`; `place` as of `mean`.
+        """Where the threshold lies below with a probability.
+
+        Args:
+            p: the probability.
+            place: as of `mean`.
 
         Returns:
             A level in the unit of the exam's levels.
@@ -229,7 +233,11 @@ class Handler:
             self._experiment.addData(dataName, value)
 
     def setExp(self, exp: Any) -> None:
-        """Tell PsychoPy's ExperimentHandler `exp` of every answer; its `addLoop` calls this."""
+        """Tell PsychoPy's ExperimentHandler of every answer; its `addLoop` calls this.
+
+        Args:
+            exp: the ExperimentHandler.
+        """
         self._experiment = exp
 
     def getExp(self) -> Any:

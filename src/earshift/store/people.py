@@ -103,7 +103,7 @@ def person_of(connection: Connection, person_id: int) -> Person:
     query = people_query().where(t.people.c.id == checks.as_id(person_id, "person"))
     found = connection.execute(query).first()
     if found is None:
-        raise NoSuchRow("there is no {person}", person=person_id)
+        raise NoSuchRow("there is no {person}", code="no-such-person", person=person_id)
     return rows.to_record(Person, found)
 
 
