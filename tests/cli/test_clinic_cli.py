@@ -915,3 +915,17 @@ def test_a_look_is_one_line_in_the_audit(
     assert lines[0].author == "mh"
     assert lines[0].details["login"] == login_name()
     assert not any("canary" in f"{one.subject} {one.reason} {one.details}" for one in new)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("user", "sessions", "\udcff"),
+        ("worklist", "--search", "\udcff"),
+        ("worklist", "--department", "\udcff"),
+        ("person", "list", "--db", "x" * 303),
+        ("db", "check", "--seal", "9" * 5000 + "-" + "0" * 64),
+    ],
+)
+def test_whatever_is_typed_gets_a_sentence(run: Run, person: int, words: tuple[str, ...]) -> None:
+    assert run(*words, code=2).startswith("earshift: ")

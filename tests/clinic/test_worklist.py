@@ -481,6 +481,10 @@ def test_a_reviewer_closes_and_reopens(clinic: Store, worker: Person) -> None:
     assert lines(clinic, 101) == [("A1", "review", 0), ("A1", "audiogram", 0)]
     with pytest.raises(Refusal, match="is not closed"):
         reopen_verdict(clinic, exam, author="rv", reason="again")
+    known = clinic.closings(exam)[-1].id
+    clinic.close_verdict(exam, author="rv", reason="first", after=known)
+    with pytest.raises(Refusal, match="just now"):  # of two at once, the other one
+        clinic.close_verdict(exam, author="rw", reason="second", after=known)
     running = taken(clinic, worker, 100, "left", "screen", state="paused")
     with pytest.raises(Refusal, match="is paused"):
         close_verdict(clinic, running, author="rv", reason="x")

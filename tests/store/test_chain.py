@@ -13,7 +13,7 @@ from test_store import a_full_person, a_person, a_trial, an_exam
 
 from earshift.clinic.worklist import astray, refresh, worklist
 from earshift.store import Seal, Store, StoreError, rows, tables
-from earshift.store.chain import chained_tables
+from earshift.store.chain import ChainReport, chain_as_found, chained_tables
 from earshift.store.database import writing
 from earshift.store.trials import live_trials, trials_sha256
 from support.databases import PostgresqlServer, prepare, raw
@@ -141,7 +141,23 @@ def test_a_chain_that_was_forged_or_cut_off_does_not_match_its_seal(sound: str) 
         )
 
 
-@pytest.mark.parametrize("wrong", ["", "12", "12-abc", "x-" + "0" * 64, "1-" + "g" * 64])
+def test_a_chain_that_begins_anew_proves_nothing_of_what_was_sealed(sound: str) -> None:
+    with Store.open(sound) as store:
+        sealed = store.seal()
+    attacked(sound, """UPDATE results SET shown = '{"p": 0.75}'""", "DELETE FROM chain")
+    with Store.open(sound) as store:
+        with writing(store.engine) as connection:
+            pretended = ChainReport(head=sealed, since=None, problems=())
+            chain_as_found(connection, list(chained_tables().values()), pretended)
+        assert store.inspect([sealed]).problems[0] == (
+            f"link {sealed.links}, which was sealed, is gone: the chain began anew after link "
+            f"{sealed.links}"
+        )
+
+
+@pytest.mark.parametrize(
+    "wrong", ["", "12", "12-abc", "9" * 5000 + "-" + "0" * 64, "x-" + "0" * 64, "1-" + "g" * 64]
+)
 def test_what_is_no_seal_is_refused(wrong: str) -> None:
     with pytest.raises(StoreError, match="a seal is the number of links"):
         Seal.parse(wrong)

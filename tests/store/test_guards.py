@@ -73,6 +73,22 @@ POSTGRESQL = {
         "ALTER TABLE trials ALTER COLUMN heard DROP NOT NULL",
         "the column trials.heard is not as it should be",
     ),
+    "a table that passes for another": (
+        "CREATE TABLE more () INHERITS (results)",
+        "rows of more pass for rows of results",
+    ),
+    "a table that a crash empties": (
+        "ALTER TABLE login_attempts SET UNLOGGED",
+        "login_attempts does not outlive a crash of the server: it is not logged",
+    ),
+    "a check more": (
+        "ALTER TABLE trials ADD CONSTRAINT deaf CHECK (author <> 'bob')",
+        "the constraint deaf of trials is not ours",
+    ),
+    "rights for everybody": (
+        "GRANT ALL ON trials TO PUBLIC",
+        "everybody may change trials",
+    ),
     "a column of another type": (
         "ALTER TABLE trials ALTER COLUMN reaction_ms TYPE text",
         "the column trials.reaction_ms is not as it should be",
@@ -99,6 +115,22 @@ BOTH = {
     "a table less": ("DROP TABLE tasks", "the table tasks is missing"),
 }
 SQLITE = {
+    "a view": ("CREATE VIEW people_of AS SELECT 1", "the view people_of is not ours"),
+    "a row that replaces another": (
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = replace(sql, "
+        "'UNIQUE (exam_id, number)', 'UNIQUE (exam_id, number) ON CONFLICT REPLACE') "
+        "WHERE name = 'trials'",
+        "the table trials takes rows otherwise than ours does",
+    ),
+    "no numbers left": (
+        "INSERT INTO sqlite_sequence (name, seq) VALUES ('audit', 9223372036854775807)",
+        "the numbers of audit have run out",
+    ),
+    "bytes for text": (
+        "INSERT INTO login_attempts (name_sha256, address, at, succeeded) "
+        "VALUES (x'4711', '', '2026-01-01T00:00:00.000000Z', 0)",
+        "login_attempts:1 holds bytes instead of text",
+    ),
     "a trigger of somebody else": (
         "CREATE TRIGGER deaf AFTER INSERT ON trials BEGIN SELECT 1; END",
         "the trigger deaf is not ours",

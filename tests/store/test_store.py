@@ -200,6 +200,24 @@ def an_other_person(store: Store) -> tuple[Person, ExamRecord]:
     return person, exam
 
 
+def test_an_erasure_that_was_cut_off_is_completed_by_repeating_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with Store.open(tmp_path / "s.db") as store:
+        person = store.add_person(author="mh", name="Xanthippe")
+        with monkeypatch.context() as patched:
+            patched.setattr("earshift.store.people.forget", killed)
+            with pytest.raises(KeyboardInterrupt):
+                store.erase_person(person.id, author="mh", reason="other")
+        assert b"Xanthippe" in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+        with pytest.raises(StoreError, match="was erased on"):
+            store.erase_person(person.id, author="mh", reason="other")
+        assert b"Xanthippe" not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
 def test_an_erased_name_is_in_no_byte_of_the_file(tmp_path: Path) -> None:
     with Store.open(tmp_path / "s.db") as store:
         person = store.add_person(author="mh", name="Xanthippe", code="unmistakable")

@@ -885,11 +885,17 @@ def test_a_deep_link_and_a_note_survive_the_end_of_a_session(
     expect(page.locator("#notes")).to_contain_text("Half a tho")
     page.reload()
     expect(page.locator("#text")).to_have_value("")
-    page.goto(f"{address}/login?next=https://elsewhere.example/")
+    for elsewhere in ("https://elsewhere.example/", "//elsewhere.example/"):
+        page.goto(f"{address}/login?next={elsewhere}")
+        page.get_by_label("User name").fill("bob")
+        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("button", name="Sign in").click()
+        expect(page).to_have_url(f"{address}/")
+    page.goto(f"{address}/login?next=/.//elsewhere.example/")
     page.get_by_label("User name").fill("bob")
     page.get_by_label("Password").fill(PASSWORD)
     page.get_by_role("button", name="Sign in").click()
-    expect(page).to_have_url(f"{address}/")
+    expect(page).to_have_url(f"{address}//elsewhere.example/")  # a page that is not here
 
 
 def test_messages_move_nothing(page: Page, address: str, past: dict[str, str]) -> None:

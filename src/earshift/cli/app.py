@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 
 import earshift
 from earshift.cli.advice import advised
+from earshift.engine.refusal import Refusal, Trouble
 
 # Of every command that touches records; docs/records.md explains them.
 WRONG_USE, NOT_FINISHED, STORE_TROUBLE = 2, 3, 4
@@ -19,13 +20,27 @@ CLINIC = {
 }  # fmt: skip
 
 
+NOT_UTF8 = "what was typed is not text in UTF-8"
+NOT_SHOWN = "this cannot be written in the encoding {}: set PYTHONUTF8=1"
+
+
 class Commands(TyperGroup):
-    """Commands that say which extra is missing, where one is."""
+    """Commands whose last word is a sentence, also where nothing in them has thought of it."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
+        except Refusal as refusal:
+            failed = fail(refusal)
+            raise typer.Exit(STORE_TROUBLE) if isinstance(refusal, Trouble) else failed from None
+        except UnicodeEncodeError as error:
+            typed = any("\udc80" <= char <= "\udcff" for char in str(error.object))
+            raise fail(NOT_UTF8 if typed else NOT_SHOWN.format(error.encoding)) from None
+        except OSError as error:
+            if isinstance(error, BrokenPipeError):  # whoever read has had enough
+                raise
+            raise fail(error) from None
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] not in CLINIC:
                 raise

@@ -6,7 +6,7 @@ calls for a retest, a full audiogram, a reviewer or a letter (`earshift.clinic.s
 falls off the list by growing old.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import partial
@@ -185,8 +185,17 @@ def ears_to_keep(exam: ExamRecord, meant: tuple[str, ...]) -> str:
 
 def closed_ears(store: Store, exam: ExamRecord) -> dict[str, Closing]:
     """The ears of an exam of which nothing more has to be done, each with who said so."""
-    said = {ear: one for one in store.closings(exam.id) for ear in (one.ears.split() or exam.ears)}
+    return _closed_ears(exam, store.closings(exam.id))
+
+
+def _closed_ears(exam: ExamRecord, closings: Sequence[Closing]) -> dict[str, Closing]:
+    said = {ear: one for one in closings for ear in (one.ears.split() or exam.ears)}
     return {ear: one for ear, one in said.items() if one.closed}
+
+
+def _last(closings: Sequence[Closing]) -> int:
+    """The last word on a verdict: whoever says the next one must have known it."""
+    return closings[-1].id if closings else 0
 
 
 def close_verdict(
@@ -200,10 +209,11 @@ def close_verdict(
     meant = ears_meant(exam, ears)
     if exam.state != "done":
         raise Conflict(f"{{exam}} is {exam.state} and has no verdict to close", exam=exam_id)
-    if set(meant) <= set(closed_ears(store, exam)):
+    said = store.closings(exam_id)
+    if set(meant) <= set(_closed_ears(exam, said)):
         raise Conflict("the verdict of {exam} is closed already", exam=exam_id)
-    kept = ears_to_keep(exam, meant)
-    return store.close_verdict(exam_id, author=author, reason=reason, ears=kept)
+    kept, last = ears_to_keep(exam, meant), _last(said)
+    return store.close_verdict(exam_id, author=author, reason=reason, ears=kept, after=last)
 
 
 def reopen_verdict(
@@ -214,10 +224,13 @@ def reopen_verdict(
         raise Refusal("reopening a verdict needs a reason")
     exam = store.exam(exam_id)
     meant = ears_meant(exam, ears)
-    if not set(meant) & set(closed_ears(store, exam)):
+    said = store.closings(exam_id)
+    if not set(meant) & set(_closed_ears(exam, said)):
         raise Conflict("the verdict of {exam} is not closed", exam=exam_id)
-    kept = ears_to_keep(exam, meant)
-    return store.close_verdict(exam_id, author=author, reason=reason, closed=False, ears=kept)
+    kept, last = ears_to_keep(exam, meant), _last(said)
+    return store.close_verdict(
+        exam_id, author=author, reason=reason, closed=False, ears=kept, after=last
+    )
 
 
 def devices_to_see_to(store: Store, today: date) -> list[DeviceToday]:

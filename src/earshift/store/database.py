@@ -404,7 +404,7 @@ def version_of(engine: Engine) -> str | None:
 
 
 def require_current(version: str | None, name: str) -> None:
-    known = version or ""
+    known = str(version or "")
     if known > SCHEMA:
         raise StoreTrouble(
             f"{{database}} was written by a newer earshift (schema {known}, this one knows "

@@ -21,6 +21,7 @@ from earshift.store.database import MIGRATIONS
 # What stands in a migration's script, as SQLite keeps it and as PostgreSQL shows it.
 SQLITE = re.compile(r"^CREATE TRIGGER (\w+) .*?END$", re.M | re.S)
 FUNCTION = re.compile(r"^CREATE FUNCTION (\w+)\(\) .*?\$\$(.*?)\$\$$", re.M | re.S)
+MOST_BLOBS = 10  # of a table that are named
 TRIGGER = re.compile(
     r"^CREATE TRIGGER (\w+) (\w+ \w+) ON (?:\S+\.)?(\w+) FOR EACH (\w+) "
     r"EXECUTE FUNCTION (?:\S+\.)?(\w+)\(\)$",
@@ -80,7 +81,46 @@ BENDING = (
     "SELECT DISTINCT 'foreign keys of ' || c.relname || ' are switched off' FROM pg_trigger g "
     "JOIN pg_class c ON c.oid = g.tgrelid WHERE g.tgisinternal AND g.tgenabled <> 'O' "
     "AND c.relnamespace = current_schema()::regnamespace",
+    "SELECT 'rows of ' || i.inhrelid::regclass || ' pass for rows of ' || c.relname "
+    "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhparent "
+    "WHERE c.relnamespace = current_schema()::regnamespace",
+    "SELECT relname || ' does not outlive a crash of the server: it is not logged' FROM pg_class "
+    "WHERE relkind IN ('r', 'S') AND relpersistence <> 'p' "
+    "AND relnamespace = current_schema()::regnamespace",
+    # None of ours has any.
+    "SELECT 'the constraint ' || n.conname || ' of ' || c.relname || ' is not ours' "
+    "FROM pg_constraint n JOIN pg_class c ON c.oid = n.conrelid WHERE n.contype IN ('c', 'x') "
+    "AND c.relnamespace = current_schema()::regnamespace",
+    "SELECT DISTINCT 'everybody may change ' || c.relname FROM pg_class c, "
+    "aclexplode(c.relacl) a WHERE a.grantee = 0 AND a.privilege_type <> 'SELECT' "
+    "AND c.relkind IN ('r', 'S') AND c.relnamespace = current_schema()::regnamespace",
 )
+# The same for SQLite. Tables are not compared word for word, as upgrades write them otherwise than
+# new databases do; what none of ours ever says is looked for instead.
+BENDING_SQLITE = (
+    "SELECT 'the view ' || name || ' is not ours' FROM sqlite_master WHERE type = 'view'",
+    "SELECT 'the ' || type || ' ' || name || ' takes rows otherwise than ours does' "
+    "FROM sqlite_master WHERE type IN ('table', 'index') AND (sql LIKE '%ON CONFLICT%' "
+    "OR sql LIKE '%COLLATE%' OR sql LIKE '%GENERATED ALWAYS%')",
+    # Numbers are given in order: none comes near this by writing.
+    "SELECT 'the numbers of ' || name || ' have run out' FROM sqlite_sequence "
+    "WHERE seq > 4611686018427387904",
+)
+
+
+def _blobs(connection: Connection) -> list[str]:
+    """Rows of SQLite in which bytes stand for text: nobody finds them, and a digest of bytes is
+    that of their hexadecimal digits."""
+    there = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    names = set(connection.exec_driver_sql(there).scalars())
+    problems = []
+    for table in [table for table in t.metadata.sorted_tables if table.name in names]:
+        bytes_in = " OR ".join(f"typeof(\"{column.name}\") = 'blob'" for column in table.c)
+        rows = connection.exec_driver_sql(
+            f"SELECT rowid FROM {table.name} WHERE {bytes_in} LIMIT {MOST_BLOBS}"
+        )
+        problems += [f"{table.name}:{row} holds bytes instead of text" for row in rows.scalars()]
+    return problems
 
 
 def wrong_structure(connection: Connection) -> list[str]:
@@ -93,9 +133,11 @@ def wrong_structure(connection: Connection) -> list[str]:
     for one in compare_metadata(context, t.metadata):
         change, *rest = one[0] if isinstance(one, list) else one
         problems.append(_changed(change, rest))
-    if connection.dialect.name == "postgresql":
-        for query in BENDING:
-            problems += connection.exec_driver_sql(query).scalars()
+    sqlite = connection.dialect.name == "sqlite"
+    for query in BENDING_SQLITE if sqlite else BENDING:
+        problems += connection.exec_driver_sql(query).scalars()
+    if sqlite:
+        problems += _blobs(connection)
     return sorted(filter(None, problems))
 
 

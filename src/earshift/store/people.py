@@ -347,10 +347,15 @@ class People(Part):
         made before still hold everything.
 
         The files are rewritten at once; `NotForgotten` says that another program is in the way, and
-        `Store.forget` does it later.
+        `Store.forget` does it later. So does erasing a person again, which is refused: a program
+        that was killed before it came to that had erased the person.
         """
         author = checks.text(author, "author")
         reason = checks.one_of(reason, ERASURE_REASONS, "the reason of an erasure")
+        with reading(self.engine) as connection:
+            erased_before = person_of(connection, person_id).erased_at is not None
+        if erased_before:
+            forget(self.engine)
         with writing(self.engine) as connection:
             living_person(connection, person_id)
             records = records_of(connection, person_id)  # of one person: all of them go

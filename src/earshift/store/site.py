@@ -9,6 +9,7 @@ from earshift.records import SiteSetting
 from earshift.store import checks, exams, rows, texts
 from earshift.store import tables as t
 from earshift.store.database import reading, writing
+from earshift.store.errors import StoreConflict
 from earshift.store.rows import Part
 
 
@@ -40,10 +41,18 @@ class Site(Part):
             return {row.name: rows.to_record(SiteSetting, row) for row in found}
 
     def close_verdict(
-        self, exam_id: int, *, author: str, reason: str, closed: bool = True, ears: str = ""
+        self,
+        exam_id: int,
+        *,
+        author: str,
+        reason: str,
+        closed: bool = True,
+        ears: str = "",
+        after: int | None = None,
     ) -> Closing:
         """Nothing more has to be done about an exam's verdict, or about that of these ears, by
-        somebody who may say so."""
+        somebody who may say so. With `after`, the id of the last word on it that they knew (0: of
+        none), it is refused when there is a later one."""
         author, reason = checks.text(author, "author"), checks.text(reason, "reason")
         values = {
             "exam_id": checks.as_id(exam_id, "exam"),
@@ -55,6 +64,11 @@ class Site(Part):
         }
         with writing(self.engine) as connection:
             exams.exam_to_extend(connection, exam_id)
+            newest = select(func.max(t.closings.c.id)).where(t.closings.c.exam_id == exam_id)
+            if after is not None and (connection.execute(newest).scalar_one() or 0) != after:
+                raise StoreConflict(
+                    "the verdict of {exam} was closed or reopened just now", exam=exam_id
+                )
             details = {"exam": exam_id, "closed": bool(closed), **({"ears": ears} if ears else {})}
             new = rows.add_row(connection, t.closings, values, author, details=details)
             return rows.to_record(Closing, new)

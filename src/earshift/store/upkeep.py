@@ -265,7 +265,7 @@ def _report(connection: Connection, sealed: Sequence[Seal], problems: list[str])
             *_changed_signed(connection),
             *_changed_names(connection),
         ]
-    except (ValueError, TypeError):  # a damaged row, which the chain has named
+    except (ValueError, TypeError, AttributeError):  # a damaged row, which the chain has named
         changed = []
     return Report(
         problems=(*problems, *chained.problems, *changed),

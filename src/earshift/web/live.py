@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from earshift.clinic.plan import CLINIC_RULE
-from earshift.clinic.session import AWAY, Session
+from earshift.clinic.session import AWAY, VOIDS_OF_TRIAL, Session
 from earshift.clinic.view import KnownProbabilities
 from earshift.engine.exam import Exam
 from earshift.engine.norms import population_norm
@@ -149,7 +149,8 @@ class Sessions:
     ) -> Iterator[Session]:
         """Store an answer to this trial, if that is the one in force now; the session after it.
 
-        Sent twice, late or out of order it changes nothing. When the last tone is answered, the
+        Sent twice, late or out of order it changes nothing; another answer of an examiner to a tone
+        that was answered is refused. When the last tone is answered, the
         result is stored and the exam closed.
         """
         with self._alone(exam_id) as entry:
@@ -162,6 +163,8 @@ class Sessions:
                 raise Conflict("the device plays only the level that was asked for")
             if session.record.state == "open" and session.trial_id == trial_id:
                 self._answer(session, heard, reaction_ms, played_db)
+            elif answered_by == "examiner" and _contradicts(session, trial_id, heard):
+                raise Conflict("another answer to this tone is stored")
             yield session
             if session.record.state == "open":
                 self.look_ahead(exam_id)
@@ -228,6 +231,13 @@ class Sessions:
             self._of(session.record.id).probabilities,
             views.findings_of_exam(self._store, session.record),
         )
+
+
+def _contradicts(session: Session, trial_id: int, heard: bool) -> bool:
+    """Whether somebody else has answered this trial otherwise."""
+    number = trial_id // VOIDS_OF_TRIAL + trial_id % VOIDS_OF_TRIAL
+    stored = [one for one in session.trials if one.number == number and one.voided_at is None]
+    return any(one.heard != heard for one in stored)
 
 
 def _watched(session: Session) -> bool:

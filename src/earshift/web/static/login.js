@@ -48,5 +48,5 @@ onSubmit(formOf("login"), async (fields) => {
   const next = new URL(asked ?? sessionStorage.getItem("next") ?? "/", location.origin);
   sessionStorage.removeItem("next");
   // Never to another site, whatever stands in the address.
-  location.assign(next.origin === location.origin ? next.pathname + next.search : "/");
+  location.assign(next.origin === location.origin ? next.href : "/");
 });
