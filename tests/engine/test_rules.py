@@ -15,7 +15,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import earshift as es
-from earshift.engine import rules
+from earshift.engine import age_correction, rules
 from earshift.engine.rules import (
     RULES,
     AgeCorrection,
@@ -504,7 +504,7 @@ def test_the_age_table_is_appendix_f_but_for_the_one_known_conflict() -> None:
 
 
 def test_the_shipped_table_says_where_it_is_from_and_has_three_frequencies() -> None:
-    table = rules._age_table()
+    table = age_correction._age_table()
     assert table["frequencies_hz"] == [2000, 3000, 4000]
     assert table["ages"] == [20, 60]
     assert "30 CFR 62" in table["source"]

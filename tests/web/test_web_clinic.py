@@ -463,7 +463,9 @@ def test_an_answer_sent_twice_or_out_of_order_changes_nothing(desk: Desk, app_st
     path = f"/exams/{exam['id']}/answer"
     first = exam["play"]["presentation"]["trial"]
     once = desk.post(path, {"trial": first, "heard": True})
-    again = desk.post(path, {"trial": first, "heard": False})
+    again = desk.post(path, {"trial": first, "heard": True})
+    other = desk.post(path, {"trial": first, "heard": False}, 409)
+    assert other["detail"] == "another answer to this tone is stored"
     ahead = desk.post(path, {"trial": first + 7000, "heard": False})
     assert once == again == ahead
     exam_id = app_store.behind("exams", exam["id"])

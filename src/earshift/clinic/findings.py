@@ -12,8 +12,9 @@ from collections.abc import Collection
 from earshift.acts import ShiftFinding, WorkRelation
 from earshift.clinic.levels import age_correction, baseline_of, complete, levels_of
 from earshift.clinic.site import site_settings
+from earshift.engine.age_correction import AgeCorrection
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.rules import AgeCorrection, judge_ear, recordable
+from earshift.engine.rules import judge_ear, recordable
 from earshift.records import HistoryOfTests, StoredTest
 from earshift.store import Store
 

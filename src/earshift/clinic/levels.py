@@ -5,8 +5,8 @@ from datetime import date
 from typing import Any
 
 from earshift.days import age_on
+from earshift.engine.age_correction import AgeCorrection
 from earshift.engine.audiogram import Audiogram
-from earshift.engine.rules import AgeCorrection
 from earshift.engine.values import HEARING_LEVEL, RELATIVE_LEVEL
 from earshift.records import ChosenBaseline, Person, StoredTest
 

@@ -25,9 +25,10 @@ from datetime import date
 
 from earshift.clinic.levels import age_correction, baseline_of, complete, levels_of, unreliable
 from earshift.clinic.plan import CLINIC_RULE
+from earshift.engine.age_correction import AgeCorrection
 from earshift.engine.question import NO_NOTCH
 from earshift.engine.refusal import Refusal
-from earshift.engine.rules import AgeCorrection, Rule, as_rule, judge_ear
+from earshift.engine.rules import Rule, as_rule, judge_ear
 from earshift.engine.values import EARS
 from earshift.engine.verdict import NOTCH
 from earshift.records import (

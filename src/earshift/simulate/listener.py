@@ -111,6 +111,9 @@ class Listener:
 
         Returns:
             A level in dB HL.
+
+        Raises:
+            Refusal: for a frequency that nobody hears, such as one in kHz.
         """
         return float(self._spline(math.log2(hertz(frequency_hz, "frequency_hz"))))
 
@@ -119,6 +122,9 @@ class Listener:
 
         Returns:
             A probability, rates included.
+
+        Raises:
+            Refusal: for what is no `Tone`.
         """
         if not isinstance(tone, Tone):
             raise Refusal("a listener hears an earshift.Tone", got=tone)
