@@ -32,21 +32,36 @@ function against({ kind, on, reference_on: then }) {
 }
 
 /** @param {Compared} one */
-function numbersOf({ ear, kind, unit, thresholds, reference, shifts }) {
+function numbersOf(one) {
+  const { ear, kind, unit, thresholds, reference, shifts } = one;
   const before = reference.length > 0;
   const earlier = kind === "screen" ? t("audiogram.reference_short") : t("review.baseline");
   const all = [...new Set([...thresholds, ...reference].map((each) => each.frequency_hz))];
   const usual = atUsualFrequencies(all.sort((a, b) => a - b).map((hz) => ({ frequency_hz: hz })));
   const rows = usual.map(({ frequency_hz: hz }) => {
-    /** @param {Compared["thresholds"]} readings */
-    const at = (readings) => levelText(readings.find((each) => each.frequency_hz === hz));
+    const now = readingText(hz, thresholds, one.tested_hz);
+    const then = readingText(hz, reference, one.reference_tested_hz);
     const shift = shifts.find((each) => each.frequency_hz === hz);
-    return before ? [hertz(hz), at(reference), at(thresholds), shiftText(shift)] : [hertz(hz), at(thresholds)];
+    return before ? [hertz(hz), then, now, shiftText(shift)] : [hertz(hz), now];
   });
   const now = t("audiogram.now_short");
   const columns = before ? [earlier, now, t("shifts.shift")] : [now];
-  return table(t("audiogram.caption", { ear: word("ear", ear), unit }),
+  const whole = table(t("audiogram.caption", { ear: word("ear", ear), unit }),
     [t("audiogram.frequency_short"), ...columns], rows);
+  const guessed = [one.tested_hz, one.reference_tested_hz].some((tested) => tested !== null);
+  return [whole, guessed ? el("p", { class: "hint" }, t("review.in_brackets")) : null];
+}
+
+/**
+ * A threshold as it is read; in brackets where no tone was given.
+ * @param {number} hz
+ * @param {Compared["thresholds"]} readings
+ * @param {number[] | null} tested
+ */
+function readingText(hz, readings, tested) {
+  const reading = readings.find((each) => each.frequency_hz === hz);
+  const text = levelText(reading);
+  return reading && tested && !tested.includes(hz) ? t("review.estimated", { level: text }) : text;
 }
 
 /** @param {Shift | undefined} shift */
