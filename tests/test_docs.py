@@ -205,8 +205,7 @@ def methods(name: str) -> list[tuple[str, Any]]:
     return [(member, what) for member, what in ours if not member.startswith("_")]
 
 
-# Not yet described: conversions of `Axis` and `Domain`, the axes of `Psychometric.plot`.
-@pytest.mark.parametrize("name", sorted(set(PUBLIC) - {"Axis", "Domain", "Psychometric"}))
+@pytest.mark.parametrize("name", PUBLIC)
 def test_every_parameter_of_a_method_is_documented(name: str) -> None:
     for member, what in methods(name):
         assert unnamed(what, inspect.getdoc(what) or "") == [], member

@@ -100,6 +100,9 @@ class Axis:
     def to_model(self, value: float) -> float:
         """A value in model units.
 
+        Args:
+            value: in the axis's unit.
+
         Returns:
             The number that the model calculates with.
         """
@@ -108,6 +111,9 @@ class Axis:
 
     def from_model(self, value: float) -> float:
         """A model value in the axis's unit.
+
+        Args:
+            value: in model units.
 
         Returns:
             The value in the axis's unit.
@@ -127,6 +133,9 @@ class Axis:
 
     def check(self, value: float) -> float:
         """The value itself if it lies within the axis's range, else a ValueError.
+
+        Args:
+            value: in the axis's unit.
 
         Returns:
             The value.
@@ -250,6 +259,10 @@ class Domain:
     def tone(self, place: int, level: int) -> Tone:
         """The candidate with these indices: a Tone, or on other axes a Stimulus in its place.
 
+        Args:
+            place: the index of its place among the domain's.
+            level: the index of its intensity among the axis's values.
+
         Returns:
             A `Tone`, or on other axes than a tone's a `Stimulus`.
         """
@@ -262,6 +275,9 @@ class Domain:
 
     def check(self, tone: object) -> Tone:
         """The tone itself if it lies in the domain, else a ValueError. Off-list is fine.
+
+        Args:
+            tone: a `Tone`, or on other axes a `Stimulus`.
 
         Returns:
             The tone.
@@ -281,6 +297,9 @@ class Domain:
     def place_of(self, tone: Tone | Stimulus) -> tuple[float, ...]:
         """The tone's place in model units.
 
+        Args:
+            tone: of this domain.
+
         Returns:
             One number for each smooth axis.
         """
@@ -288,6 +307,9 @@ class Domain:
 
     def intensity_of(self, tone: Tone | Stimulus) -> float:
         """The tone's intensity in model units.
+
+        Args:
+            tone: of this domain.
 
         Returns:
             One number.
@@ -305,6 +327,9 @@ class Domain:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Domain":
         """A domain from `to_dict`'s data.
+
+        Args:
+            data: as `to_dict` gave it.
 
         Returns:
             The domain that was written down.

@@ -160,6 +160,9 @@ class Psychometric:
     def plot(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the curve with its 95 % band and the answers there; gives the axes back.
 
+        Args:
+            ax: matplotlib axes to draw on; new ones by default.
+
         Returns:
             The matplotlib axes that were drawn on.
         """
