@@ -211,6 +211,8 @@ def test_a_file_that_is_no_font_is_refused(tmp_path: Path) -> None:
         bad.write_bytes(content)
         with pytest.raises(ValueError, match=r"bad\.ttf must be a TrueType font file"):
             write_pdf(visit_of(), tmp_path / "visit.pdf", fonts=[bad])
+    with pytest.raises(ValueError, match=r"zero must be a TrueType font file"):
+        write_pdf(visit_of(), tmp_path / "zero.pdf", fonts=["/dev/zero"])
     with pytest.raises(ValueError, match=r"none\.ttf must be a TrueType font file"):
         write_pdf(visit_of(), tmp_path / "visit.pdf", fonts=[tmp_path / "none.ttf"])
     assert not (tmp_path / "visit.pdf").exists()

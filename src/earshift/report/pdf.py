@@ -116,6 +116,8 @@ class _Font:
         pdf.add_font("report", "B", shipped / "DejaVuSans-Bold.ttf")
         others = [f"given{number}" for number in range(len(given))]
         for name, path in zip(others, given, strict=True):
+            if not path.is_file():  # a device may have no end
+                raise Refusal(f"{path} must be a TrueType font file, and is no file")
             try:
                 TTFont(BytesIO(path.read_bytes())).getBestCmap()
                 pdf.add_font(name, "", path)
