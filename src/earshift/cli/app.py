@@ -1,6 +1,8 @@
 """The application itself, and what all commands share: options, verdict words, failure."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
@@ -30,17 +32,8 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
-            return super().invoke(ctx)
-        except Refusal as refusal:
-            failed = fail(refusal)
-            raise typer.Exit(STORE_TROUBLE) if isinstance(refusal, Trouble) else failed from None
-        except UnicodeEncodeError as error:
-            typed = any("\udc80" <= char <= "\udcff" for char in str(error.object))
-            raise fail(NOT_UTF8 if typed else NOT_SHOWN.format(error.encoding)) from None
-        except OSError as error:
-            if isinstance(error, BrokenPipeError):  # whoever read has had enough
-                raise
-            raise fail(error) from None
+            with plain_failures():
+                return super().invoke(ctx)
         except ModuleNotFoundError as missing:
             if (missing.name or "").partition(".")[0] not in CLINIC:
                 raise
@@ -91,3 +84,25 @@ def fail(message: object) -> typer.Exit:
         message = f"{message.strerror}{where}"
     typer.secho(f"earshift: {advised(message)}", fg="red", err=True)
     return typer.Exit(WRONG_USE)
+
+
+def trouble(error: object) -> typer.Exit:
+    """The same for trouble with the database."""
+    fail(error)  # says it
+    return typer.Exit(STORE_TROUBLE)
+
+
+@contextmanager
+def plain_failures() -> Iterator[None]:
+    """What is refused or goes wrong in any command, as one line and an exit code."""
+    try:
+        yield
+    except BrokenPipeError:  # whoever read has had enough
+        raise
+    except Trouble as error:
+        raise trouble(error) from None
+    except UnicodeEncodeError as error:
+        typed = any("\udc80" <= char <= "\udcff" for char in str(error.object))
+        raise fail(NOT_UTF8 if typed else NOT_SHOWN.format(error.encoding)) from None
+    except (Refusal, OSError) as error:
+        raise fail(error) from None

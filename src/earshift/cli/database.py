@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earshift.cli.app import NOT_FINISHED, STORE_TROUBLE, AsJson, app, fail
-from earshift.engine.refusal import Refusal, Trouble
+from earshift.cli.app import NOT_FINISHED, STORE_TROUBLE, AsJson, app, fail, trouble
+from earshift.engine.refusal import Refusal
 
 if TYPE_CHECKING:
     from earshift.store import Store
@@ -91,31 +91,15 @@ def disclosed(
 
 
 @contextmanager
-def plain_failures() -> Iterator[None]:
-    """What is refused or goes wrong with records, as one line and an exit code."""
-    try:
-        yield
-    except Trouble as error:
-        raise trouble(error) from None
-    except (Refusal, OSError) as error:
-        raise fail(error) from None
-
-
-def trouble(error: object) -> typer.Exit:
-    fail(error)  # says it
-    return typer.Exit(STORE_TROUBLE)
-
-
-@contextmanager
 def opened(db: str | None) -> "Iterator[Store]":
-    """The store, closed at the end; what fails inside is said in one line."""
+    """The store, closed at the end."""
     from earshift.store import Store
 
     try:
         store = Store.open(db)
     except (Refusal, OSError) as error:
         raise trouble(error) from None
-    with store, plain_failures():
+    with store:
         yield store
 
 

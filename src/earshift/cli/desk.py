@@ -9,7 +9,6 @@ import typer
 
 from earshift.cli.advice import advised
 from earshift.cli.app import NOT_FINISHED
-from earshift.cli.database import plain_failures
 from earshift.cli.terminal import INFERRED, person_label, printable, read_line, table
 from earshift.engine.refusal import Refusal, Trouble
 from earshift.engine.values import BOTH, EARS
@@ -238,8 +237,7 @@ class Desk:
     def _leave(self) -> None:
         record = self._session.record
         if record.state == "open":
-            with plain_failures():
-                self._session.pause("left by the examiner")
+            self._session.pause("left by the examiner")
         self._say(
             "left",
             f"\nNot finished; every answer is kept. Continue with: earshift resume {record.id}",

@@ -17,7 +17,6 @@ from earshift.cli.database import (
     is_there,
     looked_into,
     opened,
-    plain_failures,
 )
 from earshift.cli.terminal import as_date, confirmed, printable, refused_rows, show_json
 from earshift.engine.refusal import Refusal
@@ -135,23 +134,22 @@ def import_references(
     from earshift.formats import read_references
     from earshift.formats.references import levels, pairs
 
-    with plain_failures():
-        columns = pairs(column, "--column")
-        if person_column is not None:
-            columns[person_column] = "person"
-        found = read_references(
-            file,
-            kind,
-            timezone=timezone,
-            columns=columns,
-            sentinels=pairs(sentinel, "--sentinel"),
-            no_response_db_hl=levels(no_response_db, "--no-response-db"),
-            baselines_only=not every,
-            method_offset_db=method_offset,
-            decimal_comma=decimal_comma,
-            day_first=day_first,
-            person=person,
-        )
+    columns = pairs(column, "--column")
+    if person_column is not None:
+        columns[person_column] = "person"
+    found = read_references(
+        file,
+        kind,
+        timezone=timezone,
+        columns=columns,
+        sentinels=pairs(sentinel, "--sentinel"),
+        no_response_db_hl=levels(no_response_db, "--no-response-db"),
+        baselines_only=not every,
+        method_offset_db=method_offset,
+        decimal_comma=decimal_comma,
+        day_first=day_first,
+        person=person,
+    )
     if found.accepted and (not dry_run or is_there(db)):
         found = _judged(found, db, author, timezone)
     done = ImportedFile(found, refused=bool(found.rejected) and not skip_rejected)
@@ -162,8 +160,7 @@ def import_references(
         _show_import_as_json(file, done, dry_run)
     else:
         _show_import(done, stores)
-    with plain_failures():
-        done.require_some(str(file))
+    done.require_some(str(file))
 
 
 def _judged(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earshift.cli.app import NOT_FINISHED, AsJson, app
+from earshift.cli.app import NOT_FINISHED, AsJson, app, trouble
 from earshift.cli.database import (
     EXIT_CODES,
     Author,
@@ -16,7 +16,6 @@ from earshift.cli.database import (
     disclosed,
     looked_into,
     opened,
-    trouble,
 )
 from earshift.cli.terminal import as_date, confirmed, person_label, printable, show_json, table
 from earshift.engine.refusal import Refusal

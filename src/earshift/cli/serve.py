@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from earshift.cli.app import app, fail
+from earshift.cli.app import app, fail, trouble
 from earshift.cli.database import (
     EXIT_CODES,
     Author,
@@ -22,8 +22,6 @@ from earshift.cli.database import (
     Timezone,
     author_name,
     opened,
-    plain_failures,
-    trouble,
 )
 from earshift.engine.refusal import Refusal
 
@@ -106,10 +104,8 @@ def serve(
         )
         settings = ready_to_serve(settings, Accounts(store), is_file=isinstance(place, Path))
         described = store.describe()
-    with plain_failures():
-        _check_certificate(settings)
-        listening = _listen(settings)
-    with listening:
+    _check_certificate(settings)
+    with _listen(settings) as listening:
         settings = replace(settings, port=listening.getsockname()[1])
         link = settings.address
         typer.echo(f"earshift serves {described} at {settings.address}")

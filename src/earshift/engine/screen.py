@@ -172,10 +172,10 @@ class Screen(ScreenViews):
         self._clinical = bool(self.rules) or hypotheses is not None
         if not self._clinical and settings is not None:
             raise Refusal("settings belong to a rule; without one give a protocol")
-        usual = usual_protocol(reference, domain)
-        self.protocol = usual if protocol is None else as_protocol(protocol)
+        known = usual_protocol(reference, domain) if protocol is None else as_protocol(protocol)
         if protocol is None or isinstance(protocol, str):
-            self.protocol = with_rates_of(self.protocol, reference)
+            known = with_rates_of(known, reference)
+        self.protocol = known
         self.prior = reference.prior if isinstance(reference, Exam) else None
         if self.prior is not None and domain is not None:
             domain = self.prior.on(as_domain(domain))
